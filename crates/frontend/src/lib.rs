@@ -7,6 +7,7 @@
 #![deny(unreachable_pub)]
 #![deny(unsafe_code)]
 
+mod body_tokens;
 mod bounds;
 mod brackets;
 mod byte_casts;
@@ -35,6 +36,7 @@ mod native_sizes;
 mod number_bits;
 mod own_names;
 mod packed_casts;
+mod parameter_access;
 mod parameter_uses;
 mod ptx;
 mod reachability;
@@ -60,6 +62,7 @@ pub use call_tensors::{CallTensors, bind_call_tensors};
 pub use code_lines::{find_function_lines, is_same_code};
 pub use error::FrontendError;
 pub use launches::find_launched_name;
+pub use parameter_access::ParameterAccess;
 pub use parameter_uses::ParameterUse;
 pub use signatures::{
     FunctionSignature, Parameter, TemplateParameter, find_function_signatures,

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use super::body_tokens::{BodyTokens, CallArgument};
 use super::lexer::{TokenKind, Tokens};
 use super::signatures::Parameter;
 
@@ -26,8 +27,6 @@ pub(super) struct FunctionBody {
     pub body: Range<usize>,
 }
 
-/// A launch has no more tokens between its `<<<` and `>>>`, and a call no more tokens before one of its arguments.
-const MOST_TOKENS: usize = 1024;
 /// No function of interest has more parameters; the limit keeps hostile text from taking quadratic time.
 const MOST_PARAMETERS: usize = 64;
 
@@ -47,7 +46,12 @@ pub(super) fn find_parameter_uses(
     for (number, body) in bodies.iter().enumerate() {
         numbers.entry(body.name.as_str()).or_default().push(number);
     }
-    let mut reader = UseReader { text, tokens, bodies, numbers, known: HashMap::new() };
+    let mut reader = UseReader {
+        body_tokens: BodyTokens { text, tokens },
+        bodies,
+        numbers,
+        known: HashMap::new(),
+    };
     let uses_of = |(function, body): (usize, &FunctionBody)| {
         (0..body.parameters.len()).map(|parameter| reader.use_of(function, parameter)).collect()
     };
@@ -55,20 +59,12 @@ pub(super) fn find_parameter_uses(
 }
 
 struct UseReader<'t> {
-    text: &'t str,
-    tokens: &'t Tokens,
+    body_tokens: BodyTokens<'t>,
     bodies: &'t [FunctionBody],
     /// The numbers of the functions of each name among the bodies.
     numbers: HashMap<&'t str, Vec<usize>>,
     /// By function and parameter. A parameter that is under way is unknown, so that recursion ends.
     known: HashMap<(usize, usize), ParameterUse>,
-}
-
-/// The argument of a call in which a name stands.
-struct CallArgument<'t> {
-    callee: &'t str,
-    number: usize,
-    tokens: Range<usize>,
 }
 
 impl<'t> UseReader<'t> {
@@ -94,7 +90,7 @@ impl<'t> UseReader<'t> {
         let is_pointer = ty.contains('*');
         let mut common_use = None;
         for index in body.body.clone() {
-            if !self.is_variable(index, name) {
+            if !self.body_tokens.is_variable(index, name) {
                 continue;
             }
             let use_here =
@@ -109,25 +105,19 @@ impl<'t> UseReader<'t> {
         common_use.unwrap_or_default()
     }
 
-    /// Whether the token at `index` is the variable `name` and no member of that name.
-    fn is_variable(&self, index: usize, name: &str) -> bool {
-        let is_member =
-            [".", "->", "::"].iter().any(|operator| self.is_spelled_before(index, operator));
-        self.is_spelled(index, name) && !is_member
-    }
-
     /// What the integer at `index` tells; none if nothing.
     fn use_of_integer(&mut self, index: usize) -> Option<ParameterUse> {
-        if self.is_cast_to_float(index) || self.is_compared_for_equality(index) {
+        if self.is_cast_to_float(index) || self.body_tokens.is_compared_for_equality(index) {
             return Some(ParameterUse::Number);
         }
-        let Some(argument) = self.enclosing_argument(index) else {
+        let Some(argument) = self.body_tokens.enclosing_argument(index) else {
             return Some(ParameterUse::Unknown);
         };
         let is_of_constants =
             argument.tokens.clone().filter(|&other| other != index).all(|other| {
-                let is_sign = self.is_spelled(other, "+") || self.is_spelled(other, "-");
-                is_sign || self.tokens[other].kind == TokenKind::Number
+                let is_sign = self.body_tokens.is_spelled(other, "+")
+                    || self.body_tokens.is_spelled(other, "-");
+                is_sign || self.body_tokens.tokens[other].kind == TokenKind::Number
             });
         if is_of_constants && OF_NUMBERS.contains(&argument.callee) {
             return Some(ParameterUse::Number);
@@ -138,31 +128,22 @@ impl<'t> UseReader<'t> {
         Some(ParameterUse::Unknown)
     }
 
-    /// Whether a `*` before the pointer at `index` reads it, and multiplies nothing.
-    fn is_dereferenced(&self, index: usize) -> bool {
-        let Some(before) = index.checked_sub(2).map(|before| self.tokens[before]) else {
-            return false;
-        };
-        let ends_operand = match before.kind {
-            TokenKind::Ident => before.text(self.text) != "return",
-            TokenKind::Number => true,
-            _ => [")", "]"].contains(&before.text(self.text)),
-        };
-        self.is_spelled_before(index, "*") && !ends_operand
-    }
-
     /// What the pointer at `index` tells; none if nothing.
     fn use_of_pointer(&mut self, index: usize) -> Option<ParameterUse> {
-        let is_first_element = self.is_spelled(index + 1, "[")
-            && self.tokens.get(index + 2).is_some_and(|token| token.text(self.text) == "0")
-            && self.is_spelled(index + 3, "]");
-        if is_first_element || self.is_dereferenced(index) {
+        let is_first_element = self.body_tokens.is_spelled(index + 1, "[")
+            && self
+                .body_tokens
+                .tokens
+                .get(index + 2)
+                .is_some_and(|token| token.text(self.body_tokens.text) == "0")
+            && self.body_tokens.is_spelled(index + 3, "]");
+        if is_first_element || self.body_tokens.is_dereferenced(index) {
             return Some(ParameterUse::OneElement);
         }
-        if self.is_compared_for_equality(index) {
+        if self.body_tokens.is_compared_for_equality(index) {
             return None;
         }
-        let Some(argument) = self.enclosing_argument(index) else {
+        let Some(argument) = self.body_tokens.enclosing_argument(index) else {
             return Some(ParameterUse::Unknown);
         };
         match argument.callee {
@@ -187,69 +168,10 @@ impl<'t> UseReader<'t> {
     /// Whether `(float)` or `(double)` stands before `index`.
     fn is_cast_to_float(&self, index: usize) -> bool {
         let Some(start) = index.checked_sub(3) else { return false };
-        let is_float = self.is_spelled(start + 1, "float") || self.is_spelled(start + 1, "double");
-        self.is_spelled(start, "(") && is_float && self.is_spelled(start + 2, ")")
-    }
-
-    /// Whether `==` or `!=` stands beside `index`.
-    fn is_compared_for_equality(&self, index: usize) -> bool {
-        let is_equality = |first: usize| {
-            (self.is_spelled(first, "=") || self.is_spelled(first, "!"))
-                && self.is_spelled(first + 1, "=")
-        };
-        is_equality(index + 1) || index.checked_sub(2).is_some_and(is_equality)
-    }
-
-    /// The argument around `index` in the innermost parentheses around it; none outside of parentheses.
-    fn enclosing_argument(&self, index: usize) -> Option<CallArgument<'t>> {
-        let mut open = index;
-        loop {
-            open = open.checked_sub(1).filter(|&open| open + MOST_TOKENS > index)?;
-            match self.tokens[open].text(self.text) {
-                ")" | "]" | "}" => {
-                    open =
-                        self.tokens.group_start(open).filter(|&open| open + MOST_TOKENS > index)?;
-                }
-                "(" => break,
-                "[" | "{" | ";" => return None,
-                _ => {}
-            }
-        }
-        let close = self.tokens.skip_group(open)?.checked_sub(1)?;
-        if close - open > MOST_TOKENS {
-            return None;
-        }
-        let arguments = self.tokens.split_call_arguments(self.text, open + 1..close);
-        let number = arguments.iter().position(|range| range.contains(&index))?;
-        let callee = self.callee_before(open).unwrap_or_default();
-        Some(CallArgument { callee, number, tokens: arguments[number].clone() })
-    }
-
-    /// The name of the function whose arguments open at `open`, behind the template arguments and the configuration of
-    /// a launch; of a cast, its type.
-    fn callee_before(&self, open: usize) -> Option<&'t str> {
-        let last = open.checked_sub(1)?;
-        let is_launch = last >= 2 && (last - 2..=last).all(|index| self.is_spelled(index, ">"));
-        let mut name = last;
-        if is_launch {
-            let first = last.saturating_sub(MOST_TOKENS);
-            name = (first..last).rev().find(|&index| self.is_spelled(index, "<<<"))?;
-            name = name.checked_sub(1)?;
-        }
-        if self.is_spelled(name, ">") {
-            let first = name.saturating_sub(MOST_TOKENS);
-            let open_angle = (first..name).rev().find(|&index| self.is_spelled(index, "<"))?;
-            let before = open_angle.checked_sub(1)?;
-            name = if self.is_spelled(before, "static_cast") { open_angle + 1 } else { before };
-        }
-        (self.tokens[name].kind == TokenKind::Ident).then(|| self.tokens[name].text(self.text))
-    }
-
-    fn is_spelled(&self, index: usize, spelling: &str) -> bool {
-        self.tokens.is_spelled_at(self.text, index, spelling)
-    }
-
-    fn is_spelled_before(&self, index: usize, spelling: &str) -> bool {
-        index.checked_sub(1).is_some_and(|before| self.is_spelled(before, spelling))
+        let is_float = self.body_tokens.is_spelled(start + 1, "float")
+            || self.body_tokens.is_spelled(start + 1, "double");
+        self.body_tokens.is_spelled(start, "(")
+            && is_float
+            && self.body_tokens.is_spelled(start + 2, ")")
     }
 }

@@ -7,6 +7,7 @@ use std::ops::Range;
 use super::SourceUnit;
 use super::lexer::{TokenKind, Tokens};
 use super::outline::{Item, ItemKind, outline_items};
+use super::parameter_access::{ParameterAccess, find_parameter_accesses};
 use super::parameter_uses::{FunctionBody, ParameterUse, find_parameter_uses};
 use super::source::Source;
 use super::symbols::{self, Symbols};
@@ -59,6 +60,8 @@ pub struct Parameter {
     pub name: String,
     /// How the function's body uses it.
     pub body_use: ParameterUse,
+    /// What the function does with the elements it leads to.
+    pub access: ParameterAccess,
 }
 
 /// The functions of `unit` with their bodies at namespace scope, in order.
@@ -89,9 +92,13 @@ pub fn find_function_signatures(unit: &SourceUnit, symbols: &Symbols) -> Vec<Fun
     };
     let bodies: Vec<FunctionBody> = signatures.iter().zip(body_ranges).map(to_body).collect();
     let uses = find_parameter_uses(source.text, &tokens, &bodies);
-    for (signature, uses) in signatures.iter_mut().zip(uses) {
-        for (parameter, body_use) in signature.parameters.iter_mut().zip(uses) {
+    let accesses = find_parameter_accesses(source.text, &tokens, &bodies);
+    for ((signature, uses), accesses) in signatures.iter_mut().zip(uses).zip(accesses) {
+        for ((parameter, body_use), access) in
+            signature.parameters.iter_mut().zip(uses).zip(accesses)
+        {
             parameter.body_use = body_use;
+            parameter.access = access;
         }
     }
     signatures
@@ -306,7 +313,7 @@ fn parse_function_parameter(
         ty.push_str(" *");
     }
     let name = if is_named { tokens[last].text(text).to_owned() } else { String::new() };
-    Some(Parameter { ty, name, body_use: ParameterUse::Unknown })
+    Some(Parameter { ty, name, body_use: ParameterUse::Unknown, access: ParameterAccess::Unknown })
 }
 
 fn join_token_words(text: &str, tokens: &Tokens, places: impl Iterator<Item = usize>) -> String {

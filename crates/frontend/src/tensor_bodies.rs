@@ -45,6 +45,11 @@ const ACCESSORS: [&str; 4] =
 /// No tensor of interest has more dimensions.
 const MOST_DIMENSIONS: usize = 8;
 
+/// Whether the member `word` of a tensor leads to its elements.
+pub(super) fn is_element_member(word: &str) -> bool {
+    TYPED_MEMBERS.contains(&word) || ACCESSORS.contains(&word)
+}
+
 /// Reads the body in the tokens `body`.
 pub(super) fn read_tensor_body(text: &str, tokens: &Tokens, body: Range<usize>) -> TensorBody {
     let mut found = TensorBody::default();
@@ -56,7 +61,7 @@ pub(super) fn read_tensor_body(text: &str, tokens: &Tokens, body: Range<usize>) 
         match tokens[index].text(text) {
             "return" => returns.push(index),
             "size" => found.read_size(text, tokens, index),
-            word if TYPED_MEMBERS.contains(&word) || ACCESSORS.contains(&word) => {
+            word if is_element_member(word) => {
                 found.read_element(text, tokens, index);
             }
             _ => {}
