@@ -13,7 +13,7 @@ mod types;
 use std::fmt::Write;
 
 use ::replay::frontend::{
-    FunctionSignature, Parameter, ParameterUse, PlainStruct, TemplateParameter,
+    FunctionSignature, Parameter, ParameterAccess, ParameterUse, PlainStruct, TemplateParameter,
 };
 use ::replay::harness::CppStandard;
 use ::replay::tensor::DType;
@@ -168,8 +168,8 @@ enum ParameterRole {
     Size,
     /// A number from the fixture.
     Scalar { dtype: DType, doubt: Option<ShapeDoubt> },
-    /// A tensor: of constant elements it is read, else written.
-    Tensor { element: PointeeType, is_const: bool, has_one_element: bool },
+    /// A tensor: unless the function only reads it, it is an output.
+    Tensor { element: PointeeType, is_read: bool, has_one_element: bool },
     /// A handle of cuBLAS: the call makes it.
     Handle,
     /// A text in the call: no fixture holds it.
@@ -224,7 +224,7 @@ impl Draft {
     }
 
     fn has_gradients(&self) -> bool {
-        self.outputs.iter().any(|(name, tensor)| self.gradient_of(name, tensor).is_some())
+        self.outputs.iter().any(|(name, tensor)| self.primal_of(name, tensor).is_some())
     }
 
     /// Gives each gradient the shape of the tensor whose gradient it is.
@@ -240,7 +240,7 @@ impl Draft {
             .outputs
             .iter()
             .filter_map(|(name, tensor)| {
-                Some((name.clone(), self.gradient_of(name, tensor)?.to_owned()))
+                Some((name.clone(), self.primal_of(name, tensor)?.to_owned()))
             })
             .collect();
         for (name, input) in gradients {
@@ -257,7 +257,7 @@ impl Draft {
         let outputs = self
             .outputs
             .iter()
-            .filter(|(name, tensor)| tensor.is_float() && self.gradient_of(name, tensor).is_none());
+            .filter(|(name, tensor)| tensor.is_float() && self.primal_of(name, tensor).is_none());
         let flows = outputs.filter_map(|(name, tensor)| {
             let (upstream, _) = self.inputs.iter().find(|(input_name, input)| {
                 primal_names(input_name).any(|primal_name| primal_name == name)
@@ -377,17 +377,17 @@ impl Draft {
                 self.inputs.entry(name.clone()).or_insert(tensor);
                 name
             }
-            ParameterRole::Tensor { element, is_const, has_one_element } => {
+            ParameterRole::Tensor { element, is_read, has_one_element } => {
                 if let Some(dtype) = element.scalar_dtype()
                     && has_one_element
-                    && !is_const
+                    && !is_read
                 {
                     return self.add_scalar_output(name, dtype);
                 }
-                let argument = element.argument(&name, is_const);
+                let argument = element.argument(&name);
                 let tensor = draft_tensor(&element, sizes, has_one_element);
                 let is_written_before = self.outputs.contains_key(&name);
-                if is_const && !is_written_before {
+                if is_read && !is_written_before {
                     self.inputs.entry(name).or_insert(tensor);
                 } else {
                     self.outputs.entry(name).or_insert(tensor);
@@ -484,15 +484,25 @@ impl Draft {
         for (name, tensor) in &self.inputs {
             write_table(&mut text, "inputs", name, tensor);
         }
-        let flows = self.flows();
+        let mut flows = self.flows();
+        flows.retain(|(of, upstream)| self.have_one_shape(of, upstream));
         // A returned scalar comes first, for the others are its gradients.
         let (scalars, arrays): (Vec<_>, Vec<_>) =
             self.outputs.iter().partition(|(_, tensor)| tensor.is_scalar());
         for (name, tensor) in scalars.into_iter().chain(arrays) {
             write_table(&mut text, "outputs", name, tensor);
-            if let Some(input_name) = self.gradient_of(name, tensor) {
-                let _ = writeln!(text, "gradient_of = {input_name:?} {MARK}");
-                write_flows(&mut text, &flows);
+            match self.primal_of(name, tensor) {
+                Some(input_name) if self.have_one_shape(name, input_name) => {
+                    let _ = writeln!(text, "gradient_of = {input_name:?} {MARK}");
+                    write_flows(&mut text, &flows);
+                }
+                Some(input_name) => {
+                    let _ = writeln!(
+                        text,
+                        "{MARK}: no gradient of {input_name}, whose shape is another"
+                    );
+                }
+                None => {}
             }
         }
         text
@@ -536,8 +546,13 @@ impl Draft {
         scalars.map(|(name, _)| name.as_str()).collect()
     }
 
+    fn have_one_shape(&self, one: &str, other: &str) -> bool {
+        let shape = |name: &str| self.find_tensor(name).map(|tensor| &tensor.shape);
+        shape(one) == shape(other)
+    }
+
     /// `logits` for `grad_logits`, `dlogits` and the like.
-    fn gradient_of(&self, name: &str, tensor: &DraftedTensor) -> Option<&str> {
+    fn primal_of(&self, name: &str, tensor: &DraftedTensor) -> Option<&str> {
         primal_names(name).find_map(|bare_name| {
             let (input_name, input) = self.inputs.get_key_value(bare_name)?;
             let is_alike = input.dtype == tensor.dtype && !input.is_scalar() && input.is_float();
@@ -548,8 +563,9 @@ impl Draft {
 
 /// The possible names of the tensor whose gradient is called `name`.
 fn primal_names(name: &str) -> impl Iterator<Item = &str> {
-    let bare_names =
-        ["grad_", "d_", "d"].into_iter().filter_map(|prefix| name.strip_prefix(prefix));
+    let bare_names = ["grad_", "grad", "d_", "d", "g"]
+        .into_iter()
+        .filter_map(|prefix| name.strip_prefix(prefix));
     let bare_names = bare_names.chain(name.strip_suffix("_grad"));
     bare_names.flat_map(|bare_name| match bare_name {
         "out" | "output" => ["out", "output"],
@@ -581,10 +597,10 @@ impl TypeNames {
         match words.iter().filter(|&&word| word == "*").count() {
             0 => self.role_of_value(&element, parameter),
             1 => {
-                let before_star = words.iter().take_while(|&&word| word != "*");
-                let is_const = before_star.into_iter().any(|&word| word == "const");
+                let element = self.element(&element);
+                let is_read = parameter.access == ParameterAccess::Read;
                 let has_one_element = parameter.body_use == ParameterUse::OneElement;
-                ParameterRole::Tensor { element: self.element(&element), is_const, has_one_element }
+                ParameterRole::Tensor { element, is_read, has_one_element }
             }
             _ => ParameterRole::Literal { text: "nullptr", is_guess: true },
         }
@@ -592,16 +608,20 @@ impl TypeNames {
 
     /// The role of a field `name` of the type `ty`.
     fn role_of_type(&self, ty: &str, name: &str) -> ParameterRole {
-        let body_use = ParameterUse::default();
-        let parameter = Parameter { ty: ty.to_owned(), name: name.to_owned(), body_use };
+        let parameter = Parameter {
+            ty: ty.to_owned(),
+            name: name.to_owned(),
+            body_use: ParameterUse::Unknown,
+            access: ParameterAccess::Unknown,
+        };
         let words: Vec<&str> = ty.split(' ').collect();
         let element = element_words(ty);
         match words.iter().filter(|&&word| word == "*").count() {
             0 => self.role_of_value(&element, &parameter),
             1 => {
-                let is_const = words.iter().take_while(|&&word| word != "*").any(|&w| w == "const");
+                let is_read = words.iter().take_while(|&&word| word != "*").any(|&w| w == "const");
                 let element = self.element(&element);
-                ParameterRole::Tensor { element, is_const, has_one_element: false }
+                ParameterRole::Tensor { element, is_read, has_one_element: false }
             }
             _ => ParameterRole::Literal { text: "nullptr", is_guess: true },
         }

@@ -158,7 +158,8 @@ impl Draft {
     }
 
     /// Takes the shapes that `probes` tell, products of `tied` sizes. Those without doubt lose their mark. An output and its
-    /// upstream gradient have one shape, as have a tensor and its gradient: of two that differ the one without doubt counts.
+    /// upstream gradient have one shape, as have a tensor and its gradient: of two that differ the one without doubt counts, and two without doubt
+    /// are no such pair.
     pub fn take_measured_shapes(&mut self, tied: &TiedSizes, probes: &[ShapeProbe]) {
         let sizes = tied.names();
         let candidates = list_candidates(&sizes);
@@ -180,7 +181,7 @@ impl Draft {
             }
         }
         let gradients = self.outputs.iter().filter_map(|(name, tensor)| {
-            Some((name.clone(), self.gradient_of(name, tensor)?.to_owned()))
+            Some((name.clone(), self.primal_of(name, tensor)?.to_owned()))
         });
         let gradients: Vec<(String, String)> = gradients.collect();
         for (output, input) in self.flows().into_iter().chain(gradients) {
@@ -188,14 +189,16 @@ impl Draft {
         }
     }
 
-    /// Gives `output` and `input` one shape.
+    /// Gives `output` and `input` one shape, unless both have theirs without doubt.
     fn unite_shapes(&mut self, output: &str, input: &str) {
         let (Some(output), Some(input)) =
             (self.outputs.get_mut(output), self.inputs.get_mut(input))
         else {
             return;
         };
-        if output.shape == input.shape || output.is_scalar() || input.is_scalar() {
+        let are_certain = output.doubt.is_none() && input.doubt.is_none();
+        let are_equal = output.shape == input.shape;
+        if are_certain || are_equal || output.is_scalar() || input.is_scalar() {
             return;
         }
         let (right, wrong) = if input.doubt.is_none() && output.doubt.is_some() {

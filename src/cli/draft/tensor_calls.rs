@@ -1,7 +1,7 @@
 //! Drafts calls of functions of tensors, as Python writes them: `dx, dw = backward(dy, x, w);`. Their bodies tell the names of
 //! results, and some sizes.
 
-use ::replay::frontend::{FunctionSignature, Parameter, TensorBody};
+use ::replay::frontend::{FunctionSignature, Parameter, ParameterAccess, TensorBody};
 use ::replay::tensor::DType;
 
 use super::types::TypeNames;
@@ -49,10 +49,15 @@ impl Draft {
                 arguments.push(self.add_parameter(name, role, &[], &mut guesses));
                 continue;
             }
-            if written_parameters.contains(&place) {
+            // What an earlier function returns by this name is changed further.
+            if written_parameters.contains(&place) && !self.is_returned(&name) {
                 let own_name = self.name_apart(function, &name);
+                let doubt = match parameter.access {
+                    ParameterAccess::Written => ShapeDoubt::Pointer,
+                    ParameterAccess::Unknown | ParameterAccess::Read => ShapeDoubt::InPlace,
+                };
                 let tensor = DraftedTensor {
-                    doubt: Some(ShapeDoubt::InPlace),
+                    doubt: Some(doubt),
                     ..self.draft_body_tensor(&name, body, types, function)
                 };
                 self.outputs.insert(own_name.clone(), tensor);
@@ -161,7 +166,7 @@ impl Draft {
     /// The only output that is no gradient, with the only input that is named as one.
     pub(super) fn only_flow(&self) -> Option<(String, String)> {
         let mut outputs = self.outputs.iter().filter(|(name, tensor)| {
-            tensor.is_float() && !tensor.is_scalar() && self.gradient_of(name, tensor).is_none()
+            tensor.is_float() && !tensor.is_scalar() && self.primal_of(name, tensor).is_none()
         });
         let mut upstreams = self.inputs.iter().filter(|(name, tensor)| {
             tensor.is_float()
@@ -180,15 +185,17 @@ fn is_gradient_name(name: &str) -> bool {
     name.starts_with("grad") || name.ends_with("_grad") || name.starts_with('d') && name.len() <= 4
 }
 
-/// The places of the tensors that `function` writes in place, where it returns none.
+/// The places of the tensors that `function` writes in place: those that its body tells of, or else, where it returns none,
+/// those that are named so.
 fn find_written_parameters(function: &FunctionSignature, types: &TypeNames) -> Vec<usize> {
-    if names_tensor(&function.returns) {
-        return Vec::new();
-    }
     let parameters = function.parameters.iter().enumerate();
     let tensors: Vec<(usize, &Parameter)> =
         parameters.filter(|(_, parameter)| names_tensor(&parameter.ty)).collect();
-    let is_const = |parameter: &Parameter| parameter.ty.starts_with("const ");
+    let written = tensors.iter().filter(|(_, tensor)| tensor.access == ParameterAccess::Written);
+    let written: Vec<usize> = written.map(|(place, _)| *place).collect();
+    if !written.is_empty() || names_tensor(&function.returns) {
+        return written;
+    }
     let names: Vec<&str> = tensors.iter().map(|(_, parameter)| parameter.name.as_str()).collect();
     let is_output = |parameter: &Parameter| {
         let name = parameter.name.as_str();
@@ -196,14 +203,18 @@ fn find_written_parameters(function: &FunctionSignature, types: &TypeNames) -> V
             || name.ends_with("_out")
             || primal_names(name).any(|primal| names.contains(&primal))
     };
-    let named = tensors.iter().filter(|(_, tensor)| !is_const(tensor) && is_output(tensor));
+    let open_tensors = tensors.iter().filter(|(_, tensor)| {
+        !tensor.ty.starts_with("const ") && tensor.access != ParameterAccess::Read
+    });
+    let open_tensors: Vec<&(usize, &Parameter)> = open_tensors.collect();
+    let named = open_tensors.iter().filter(|(_, tensor)| is_output(tensor));
     let named: Vec<usize> = named.map(|(place, _)| *place).collect();
     if named.is_empty() {
         let holds_integers = |parameter: &Parameter| {
             let element = function.tensors.elements.get(&parameter.name);
             element.and_then(|ty| types.dtype(ty)).is_some_and(|dtype| !dtype.is_float())
         };
-        let first = tensors.iter().find(|(_, tensor)| !is_const(tensor) && !holds_integers(tensor));
+        let first = open_tensors.iter().find(|(_, tensor)| !holds_integers(tensor));
         return first.map(|(place, _)| *place).into_iter().collect();
     }
     named

@@ -113,7 +113,7 @@ fn types_of_the_projects_own_and_what_no_fixture_holds_are_marked() {
     include = []
     setup = "cublasHandle_t handle; cublasCreate(&handle);"
     call = """
-    backward(dq, q, reinterpret_cast<float4*>(v), reinterpret_cast<const int64_t*>(index), nullptr, 0, handle, causal, {}); // EDIT: nullptr for rows, {} for config
+    backward(dq, q, reinterpret_cast<float4*>(v), reinterpret_cast<int64_t*>(index), nullptr, 0, handle, causal, {}); // EDIT: nullptr for rows, {} for config
     """
 
     [inputs.q]
@@ -645,4 +645,48 @@ fn integers_are_not_what_a_function_of_tensors_writes_if_it_takes_floats() {
          k<<<1, 1>>>(positions.data_ptr<int64_t>(), query.data_ptr<float>()); }\n",
     );
     assert!(text.contains("[inputs.positions]") && text.contains("[outputs.query]"), "{text}");
+}
+
+#[test]
+fn what_kernels_only_read_is_an_input_without_any_const_and_what_they_write_an_output() {
+    let text = draft_below_comment(
+        "__global__ void k(const float* w, float* y, int n) { y[threadIdx.x] = w[threadIdx.x]; }\n\
+         void forward(int n, float* w, float* y) { k<<<1, n>>>(w, y, n); }\n\
+         void tensors_forward(at::Tensor a, at::Tensor b) { k<<<1, 1>>>(a.data_ptr<float>(), b.data_ptr<float>(), 1); }\n",
+    );
+    let tables: Vec<&str> = text.lines().filter(|line| line.starts_with('[')).collect();
+    let of_kernel_and_launcher = ["[inputs.w]", "[outputs.y]"];
+    assert_eq!(tables[..2], of_kernel_and_launcher, "{text}");
+    assert_eq!(tables[2..4], of_kernel_and_launcher, "{text}");
+    assert_eq!(tables[4..], ["[inputs.a]", "[outputs.b]"], "{text}");
+    assert!(!text.contains("by its name"), "{text}");
+}
+
+#[test]
+fn a_tensor_of_another_shape_is_no_gradient() {
+    let text = "__global__ void k(const float* w, float* gw, int n, int m) { gw[0] = w[0]; }\n\
+         void backward(int n, int m, float* w, float* gw) { k<<<1, n>>>(w, gw, n, m); }\n";
+    let unit = SourceUnit { path: "k.cu", text };
+    let found = find_function_signatures(&unit, &scan_symbols(&[unit]));
+    let functions: Vec<&FunctionSignature> =
+        found.iter().filter(|function| !function.kernel).collect();
+    let mut draft = Draft::from_functions(&functions, &TypeNames::from_texts([text])).remove(0);
+    let probes = choose_size_sets(&["n".to_owned(), "m".to_owned()]).into_iter().take(2);
+    let probes = probes.map(|sizes| {
+        let [n, m] = ["n", "m"].map(|name| sizes[name]);
+        let reach = [("w".to_owned(), n), ("gw".to_owned(), n * m)].into();
+        ShapeProbe { sizes, reach }
+    });
+    draft.take_measured_shapes(&draft.parameter_sizes(), &probes.collect::<Vec<_>>());
+    let text = draft.text(&["k.cu".to_owned()], &[], &[], CppStandard::default());
+    let (_, tables) = text.split_once("[inputs.w]").unwrap();
+    insta::assert_snapshot!(tables, @r#"
+    dtype = "f32"
+    shape = ["n"]
+
+    [outputs.gw]
+    dtype = "f32"
+    shape = ["n", "m"]
+    # EDIT: no gradient of w, whose shape is another
+    "#);
 }

@@ -40,10 +40,9 @@ impl PointeeType {
     }
 
     /// The argument for the tensor `name`.
-    pub fn argument(&self, name: &str, is_const: bool) -> String {
-        let qualifier = if is_const { "const " } else { "" };
+    pub fn argument(&self, name: &str) -> String {
         match &self.cast {
-            Some(ty) => format!("reinterpret_cast<{qualifier}{ty}*>({name})"),
+            Some(ty) => format!("reinterpret_cast<{ty}*>({name})"),
             None => name.to_owned(),
         }
     }
