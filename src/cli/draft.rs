@@ -5,6 +5,7 @@
 mod build_standard;
 mod measured_shapes;
 mod pairs;
+mod shape_search;
 mod tensor_calls;
 mod tensor_probe;
 mod tied_sizes;
@@ -23,8 +24,9 @@ pub use build_standard::{find_build_standard, find_command_standard};
 pub use measured_shapes::{ShapeProbe, choose_size_sets, choose_usual_sizes};
 use pairs::{PairFit, fit_pair};
 pub use pairs::{are_passes_of_one, is_backward};
+pub use shape_search::{Attempt, ShapeFault, find_supposition};
 pub use tensor_calls::takes_tensors;
-pub use tied_sizes::{TiedSizes, UntiedSizes};
+pub use tied_sizes::{TiedSizes, tie_sizes};
 pub use types::TypeNames;
 use types::{PointeeType, VALUE_TYPES, element_words};
 

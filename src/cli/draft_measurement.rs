@@ -1,17 +1,19 @@
 //! Measures the tensors of a drafted harness: checked replays with more memory than the kernels need show how far each is
 //! touched, and a plain one with the shapes found shows what is read before it is written.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
 use ::replay::cache::Cache;
+use ::replay::files;
 use ::replay::fixture::RandomInputsError;
 use ::replay::harness::Harness;
 use ::replay::trial::{Failure, Lab, Status, TensorReach, Trial};
 
 use super::draft::{
-    Draft, OutputTrait, ShapeProbe, TiedSizes, UntiedSizes, choose_size_sets, quote_toml,
+    Attempt, Draft, OutputTrait, ShapeFault, ShapeProbe, TiedSizes, choose_size_sets,
+    find_supposition, quote_toml, tie_sizes,
 };
 use super::error::{CliResult, ErrorContext};
 use super::progress::Progress;
@@ -21,8 +23,13 @@ use super::session::Session;
 
 /// The elements of each tensor in a measurement.
 const ROOM: usize = 1 << 20;
+/// A tensor of several sizes with more elements is not tried in a search for shapes: it takes seconds, and a larger result
+/// would have no room.
+const MOST_ELEMENTS: usize = ROOM / 4;
 /// The name of its harness.
 const HARNESS: &str = "replay.toml";
+/// A check may stretch over so many lines above and below the one that it is told with.
+const LINES_AROUND: usize = 3;
 /// Why there was no measurement at all.
 const TOO_MANY_SIZES: &str = "it has too many sizes";
 /// With so many replays a product of sizes is told from others.
@@ -76,15 +83,15 @@ pub fn measure_draft(
     let lab = session.make_cpu_lab()?;
     let probe_folder =
         ProbeFolder { cache: session.cache(), lab, folder, root, write_text: &write_text };
-    let roomy_draft = draft.with_room(ROOM);
     let tied = if draft.calls_with_tensors() {
-        match probe_folder.tie_sizes(draft, &roomy_draft)? {
+        match probe_folder.tie_sizes(draft)? {
             SizeTie::Found(tied) => tied,
             SizeTie::Not { reason } => return Ok(DraftMeasurement::Not { reason }),
         }
     } else {
         draft.parameter_sizes()
     };
+    let roomy_draft = draft.with_room(ROOM);
     draft.take_tied_sizes(&tied);
     let mut probes = Vec::new();
     let mut unset_tensors = BTreeSet::new();
@@ -116,7 +123,10 @@ pub fn measure_draft(
     if let Some(problem) = find_problem(draft) {
         return Ok(DraftMeasurement::Not { reason: problem.to_string() });
     }
-    let sizes = RandomSizes::from_sizes(first_probe.sizes.clone());
+    let mut sizes = tied.expand(&first_probe.sizes, ROOM);
+    let named_sizes = draft.named_sizes();
+    sizes.retain(|name, _| named_sizes.contains(&name.as_str()));
+    let sizes = RandomSizes::from_sizes(sizes);
     let trial = match probe_folder.open_trial(draft, &sizes)? {
         Ok(trial) => trial,
         Err(too_large) => return Ok(DraftMeasurement::Not { reason: too_large.to_string() }),
@@ -131,36 +141,62 @@ pub fn measure_draft(
 }
 
 impl<W: Fn(&Draft) -> String> ProbeFolder<'_, W> {
-    /// Ties the sizes that the functions of `draft` take, by checked replays of `roomy_draft`.
-    fn tie_sizes(&self, draft: &Draft, roomy_draft: &Draft) -> CliResult<SizeTie> {
+    /// Finds what the functions of `draft` need of their tensors' shapes, by checked replays, and ties the sizes.
+    fn tie_sizes(&self, draft: &mut Draft) -> CliResult<SizeTie> {
         let mut first_reason = None;
-        let mut is_hopeless = false;
-        let names = draft.argument_sizes();
-        let only_sizes = draft.only_sizes();
-        let untied = UntiedSizes { names: &names, only_sizes: &only_sizes, room: ROOM };
-        let tied = untied.tie(|numbers| -> CliResult<bool> {
-            if is_hopeless {
-                return Ok(false);
+        let open_draft = draft.with_open_shapes().with_room(ROOM);
+        let found = find_supposition(draft, ROOM, |draft, numbers| -> CliResult<Attempt> {
+            let attempt = self.attempt(&open_draft, draft, numbers)?;
+            if let Attempt::Fault(ShapeFault { reason, .. }) | Attempt::Hopeless { reason } =
+                &attempt
+            {
+                first_reason.get_or_insert(reason.clone());
             }
-            let random_sizes = RandomSizes::from_sizes(numbers.clone());
-            match self.measure_reach(roomy_draft, &random_sizes)? {
-                TensorReach::Measured { .. } => return Ok(true),
-                TensorReach::Fault { reason } => {
-                    first_reason.get_or_insert(reason);
-                }
-                TensorReach::Not { reason } => {
-                    is_hopeless = true;
-                    first_reason = Some(reason);
-                }
-            }
-            Ok(false)
+            Ok(attempt)
         })?;
-        Ok(match tied {
-            Some(tied) => SizeTie::Found(tied),
-            None => {
-                SizeTie::Not { reason: first_reason.unwrap_or_else(|| TOO_MANY_SIZES.to_owned()) }
-            }
+        let Some(supposition) = found else {
+            return Ok(SizeTie::Not { reason: first_reason.unwrap_or_default() });
+        };
+        draft.clone_from(&supposition.draft);
+        let tied = tie_sizes(&supposition, ROOM, |numbers| -> CliResult<bool> {
+            Ok(matches!(self.attempt(&open_draft, draft, numbers)?, Attempt::Accepted))
+        })?;
+        Ok(SizeTie::Found(tied))
+    }
+
+    /// Tries a call of `open_draft` with the shapes of `draft`, whose sizes have these `numbers`.
+    fn attempt(
+        &self,
+        open_draft: &Draft,
+        draft: &Draft,
+        numbers: &BTreeMap<String, usize>,
+    ) -> CliResult<Attempt> {
+        if draft.largest_product(numbers) > MOST_ELEMENTS {
+            return Ok(Attempt::TooLarge);
+        }
+        let sizes = RandomSizes::from_sizes(draft.open_shape_sizes(numbers));
+        Ok(match self.measure_reach(open_draft, &sizes)? {
+            TensorReach::Measured { .. } => Attempt::Accepted,
+            TensorReach::Fault { reason } => Attempt::Fault(self.read_fault(reason)),
+            TensorReach::Not { reason } => Attempt::Hopeless { reason },
         })
+    }
+
+    /// The fault with the words of its `reason`, and with those around the line of a check that failed.
+    fn read_fault(&self, reason: String) -> ShapeFault {
+        let place = reason.rsplit_once(" at ").and_then(|(_, place)| {
+            let (file, line) = place.rsplit_once(':')?;
+            Some((file.to_owned(), line.parse::<usize>().ok()?))
+        });
+        let mut words = split_words(&reason);
+        if let Some((file, line)) = &place
+            && let Ok(text) = files::read_text(&self.root.join(file), files::TEXT_BYTES)
+        {
+            let first = line.saturating_sub(LINES_AROUND + 1);
+            let lines = text.lines().skip(first).take(2 * LINES_AROUND + 1);
+            words.extend(lines.flat_map(split_words));
+        }
+        ShapeFault { reason, place, words }
     }
 
     /// How far a checked replay of `draft` touches the tensors, on random inputs of `sizes`.
@@ -195,6 +231,12 @@ impl<W: Fn(&Draft) -> String> ProbeFolder<'_, W> {
         let target = project.target(None)?;
         Ok(Ok(self.lab.trial(&project.subject, &target.sources)))
     }
+}
+
+/// The names and other words of a text.
+fn split_words(text: &str) -> BTreeSet<String> {
+    let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+    words.filter(|word| !word.is_empty()).map(str::to_owned).collect()
 }
 
 /// What the plain replay shows of outputs.

@@ -285,11 +285,49 @@ fn functions_of_tensors_tell_which_sizes_are_equal_and_the_shapes_of_their_resul
 
 #[test]
 fn functions_of_tensors_that_take_no_chosen_size_say_why() {
-    let source = EXTENSION.replace("gain.numel() == cols", "cols == 3");
+    let source = EXTENSION.replace("gain.numel() == cols", "cols == 1000");
     let (_, text, _) = drafted(&source);
     let reason = text.lines().find(|line| line.contains("random inputs for")).unwrap_or(&text);
     insta::assert_snapshot!(
         reason,
         @"  random inputs for replay.toml: host code stopped itself: one gain a column at k.cu:13"
     );
+}
+
+/// Distances of points to others, in the manner of an extension: nothing but checks and the kernel tells that points have
+/// three coordinates, that weights are a matrix, and that the scale is one number.
+const POINTS: &str = "
+#include <torch/extension.h>
+__global__ void distances(const float* a, const float* b, const float* weight, const float* scale, float* out, int n, int m) {
+    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+        float sum = 0;
+        for (int j = 0; j < m; j++) {
+            float x = a[i * 3] - b[j * 3], y = a[i * 3 + 1] - b[j * 3 + 1], z = a[i * 3 + 2] - b[j * 3 + 2];
+            sum += weight[i * m + j] * (x * x + y * y + z * z);
+        }
+        out[i] = *scale * sum;
+    }
+}
+void point_distances(torch::Tensor a, torch::Tensor b, torch::Tensor weight, torch::Tensor scale, torch::Tensor sums) {
+    TORCH_CHECK(scale.numel() == 1, \"one scale\");
+    TORCH_CHECK(weight.dim() == 2, \"weights are a matrix\");
+    const int n = a.size(0), m = b.size(0);
+    distances<<<1, 64>>>(a.data_ptr<float>(), b.data_ptr<float>(), weight.data_ptr<float>(), scale.data_ptr<float>(),
+                         sums.data_ptr<float>(), n, m);
+}
+";
+
+#[test]
+fn dimensions_and_numbers_that_only_checks_and_kernels_tell_are_found() {
+    let (env, text, harness) = drafted(POINTS);
+    assert!(text.contains("wrote fixtures/random"), "{text}");
+    insta::assert_snapshot!(shapes(&harness), @r#"
+    inputs.a: shape = ["n", 3]
+    inputs.b: shape = ["m", 3]
+    inputs.weight: shape = ["n", "m"]
+    inputs.scale: shape = [1] # EDIT
+    outputs.sums: shape = ["n"] # EDIT
+    "#);
+    let replay = env.replay(&["fixtures/random"]);
+    assert_eq!(replay.code, Some(0), "{}", replay.text());
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::tensor_probe::name_room;
+use super::tensor_probe::{name_dimension, name_room};
 use super::tied_sizes::TiedSizes;
 use super::{Draft, DraftedTensor, OutputTrait, ShapeDoubt};
 
@@ -30,17 +30,19 @@ pub fn choose_usual_sizes(names: &[String]) -> BTreeMap<String, usize> {
     names.iter().cloned().zip(SIZE_SETS[0].iter().copied().cycle()).collect()
 }
 
-const SIZE_SETS: [[usize; MOST_SIZES]; 6] = [
-    [12, 20, 84, 28, 44, 52],
-    [20, 12, 132, 44, 28, 68],
-    [32, 96, 160, 64, 128, 192],
-    [64, 32, 16, 8, 4, 2],
-    [4, 8, 16, 32, 64, 128],
-    [2, 3, 5, 7, 11, 13],
+const SIZE_SETS: [[usize; MOST_SIZES]; 8] = [
+    [12, 20, 84, 28, 44, 52, 4, 36],
+    [20, 12, 132, 44, 28, 68, 12, 4],
+    [32, 96, 160, 64, 128, 192, 16, 8],
+    [64, 32, 16, 8, 4, 2, 12, 24],
+    [4, 8, 16, 32, 64, 128, 12, 24],
+    [2, 3, 5, 7, 11, 13, 17, 19],
+    [4, 12, 8, 20, 28, 6, 10, 14],
+    [6, 4, 12, 8, 20, 10, 14, 22],
 ];
 
 /// More sizes have too many products.
-const MOST_SIZES: usize = 6;
+const MOST_SIZES: usize = 8;
 /// A size may stand in a shape twice, as in an attention matrix.
 const MOST_TIMES: usize = 2;
 /// Numbers besides sizes, such as the three of query, key and value.
@@ -56,7 +58,7 @@ struct ShapeCandidate<'n> {
 impl ShapeCandidate<'_> {
     fn elements(&self, sizes: &BTreeMap<String, usize>) -> usize {
         let numbers = self.names.iter().map(|name| sizes.get(*name).copied().unwrap_or(1));
-        // Six sizes twice are more than a number holds, and no tensor has so many elements.
+        // Eight sizes twice are more than a number holds, and no tensor has so many elements.
         numbers.fold(self.number, usize::saturating_mul)
     }
 
@@ -133,6 +135,29 @@ fn find_shape(
     Some((smallest.shape(), false))
 }
 
+/// The number that the last dimension of the tensor `name` is, though the call takes any larger one: of so many elements in
+/// each place before it all probes touch the last one.
+fn find_last_number(name: &str, shape: &[String], probes: &[ShapeProbe]) -> Option<usize> {
+    let (last, front) = shape.split_last()?;
+    if *last != name_dimension(name, front.len()) || front.is_empty() {
+        return None;
+    }
+    let numbers = probes.iter().map(|probe| {
+        let size = |size: &String| match size.parse() {
+            Ok(number) => Some(number),
+            Err(_) => probe.sizes.get(size).copied(),
+        };
+        let places =
+            front.iter().try_fold(1usize, |places, name| places.checked_mul(size(name)?))?;
+        let reach = probe.reach.get(name).copied()?;
+        let number = reach.checked_div(places)?;
+        (number > 0 && number * places == reach && number < size(last)?).then_some(number)
+    });
+    let numbers: Vec<Option<usize>> = numbers.collect();
+    let (first, others) = numbers.split_first()?;
+    (*first).filter(|_| !others.is_empty() && others.iter().all(|other| other == first))
+}
+
 impl Draft {
     /// This draft with `elements` for every tensor of which a replay tells the shape, whatever that is.
     pub fn with_room(&self, elements: usize) -> Draft {
@@ -149,7 +174,7 @@ impl Draft {
     /// The sizes among the functions' parameters, in their order, each by itself.
     pub fn parameter_sizes(&self) -> TiedSizes {
         let groups = self.sizes.iter().map(|size| vec![size.clone()]).collect();
-        TiedSizes { groups, roomy: Vec::new() }
+        TiedSizes { groups, ..TiedSizes::default() }
     }
 
     /// Whether a kernel is called with a grid that nothing tells.
@@ -167,7 +192,15 @@ impl Draft {
         for (name, tensor) in self.inputs.iter_mut().chain(&mut self.outputs) {
             let has_room = tensor.shape.iter().any(|size| tied.roomy.contains(size));
             let is_returned = returned.contains(name);
-            if tensor.is_scalar() || self.calls_with_tensors && !is_returned && !has_room {
+            if tensor.is_scalar() {
+                continue;
+            }
+            if self.calls_with_tensors && !is_returned && !has_room {
+                if let Some(number) = find_last_number(name, &tensor.shape, probes)
+                    && let Some(last) = tensor.shape.last_mut()
+                {
+                    *last = number.to_string();
+                }
                 continue;
             }
             let measured = if is_returned { name_room(name) } else { name.clone() };

@@ -4,6 +4,7 @@
 use ::replay::frontend::{FunctionSignature, Parameter, ParameterAccess, TensorBody};
 use ::replay::tensor::DType;
 
+use super::tensor_probe::name_dimension;
 use super::types::TypeNames;
 use super::{
     Draft, DraftedTensor, ParameterRole, ShapeDoubt, draft_call, parameter_name, primal_names,
@@ -151,7 +152,7 @@ impl Draft {
         };
         for (dimension, size) in shape.iter_mut().enumerate() {
             if size.is_empty() || is_tensor(size) {
-                *size = format!("{name}_{dimension}");
+                *size = name_dimension(name, dimension);
             }
         }
         DraftedTensor {

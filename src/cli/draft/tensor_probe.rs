@@ -1,8 +1,15 @@
 //! What a measurement needs of a draft that calls functions of tensors: their arguments with sizes to vary, and room for
 //! results of any shape.
 
+use std::collections::BTreeMap;
+
 use super::tied_sizes::TiedSizes;
-use super::{Draft, DraftedTensor, ShapeDoubt};
+use super::{Draft, DraftedCall, DraftedTensor, ShapeDoubt};
+
+/// No tensor gets more dimensions by a supposition.
+pub(super) const MOST_DIMENSIONS: usize = 5;
+/// A number of dimensions is a size by this much more: random integers lie below the smallest size.
+const DIMENSION_OFFSET: usize = 1 << 20;
 
 impl Draft {
     /// Whether its functions take tensors, whose shapes they see.
@@ -45,6 +52,67 @@ impl Draft {
         roomy
     }
 
+    /// This draft with shapes that a fixture's sizes tell, so that one build serves a search for them: for each tensor that
+    /// functions take its elements, its dimensions, and their sizes.
+    pub fn with_open_shapes(&self) -> Draft {
+        let mut open = self.clone();
+        let mut shapings = Vec::new();
+        for name in self.argument_tensors() {
+            let own_sizes = self.shape_of(&name).iter().cloned();
+            let more_sizes = (self.shape_of(&name).len()..MOST_DIMENSIONS)
+                .map(|dimension| name_dimension(&name, dimension));
+            let sizes: Vec<String> = own_sizes.chain(more_sizes).collect();
+            let is_name = |size: &&String| !size.starts_with(|c: char| c.is_ascii_digit());
+            let dimensions = name_dimension_count(&name);
+            for size in sizes.iter().filter(is_name).chain([&dimensions]) {
+                if !open.sizes.contains(size) {
+                    open.sizes.push(size.clone());
+                }
+            }
+            shapings.push(DraftedCall {
+                results: Vec::new(),
+                callee: "::replay_torch::reshape_argument".to_owned(),
+                arguments: vec![
+                    name.clone(),
+                    format!("{dimensions} - {DIMENSION_OFFSET}"),
+                    format!("{{{}}}", sizes.join(", ")),
+                ],
+                guesses: Vec::new(),
+            });
+            if let Some(tensor) = open.inputs.get_mut(&name).or(open.outputs.get_mut(&name)) {
+                tensor.shape = vec![name_elements(&name)];
+            }
+        }
+        shapings.append(&mut open.calls);
+        open.calls = shapings;
+        open
+    }
+
+    /// The sizes with which `with_open_shapes` of the draft that a search began with has the shapes of this one, where its
+    /// sizes have these `numbers`.
+    pub fn open_shape_sizes(&self, numbers: &BTreeMap<String, usize>) -> BTreeMap<String, usize> {
+        let mut sizes = numbers.clone();
+        let largest = numbers.values().copied().max().unwrap_or(1);
+        for name in self.argument_tensors() {
+            let shape = self.shape_of(&name);
+            sizes.insert(name_elements(&name), multiply_sizes(shape, numbers));
+            // As large as no smallest size, below which random integers lie.
+            sizes.insert(name_dimension_count(&name), DIMENSION_OFFSET + shape.len());
+            for dimension in shape.len()..MOST_DIMENSIONS {
+                sizes.entry(name_dimension(&name, dimension)).or_insert(largest);
+            }
+        }
+        sizes
+    }
+
+    /// The elements of the largest tensor of several sizes that functions take, where its sizes have these `numbers`.
+    pub fn largest_product(&self, numbers: &BTreeMap<String, usize>) -> usize {
+        let tensors = self.argument_tensors();
+        let shapes = tensors.iter().map(|name| self.shape_of(name));
+        let products = shapes.filter(|shape| shape.len() > 1);
+        products.map(|shape| multiply_sizes(shape, numbers)).max().unwrap_or_default()
+    }
+
     /// Whether the output `name` is a tensor that a function returns.
     pub(super) fn is_returned(&self, name: &str) -> bool {
         let is_tensor = self.outputs.get(name).is_some_and(|tensor| !tensor.is_scalar());
@@ -70,6 +138,28 @@ impl Draft {
         sizes
     }
 
+    /// The tensors that functions of tensors take.
+    pub(super) fn argument_tensors(&self) -> Vec<String> {
+        let arguments =
+            self.tensors().filter(|(name, tensor)| !tensor.is_scalar() && !self.is_returned(name));
+        arguments.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// The shape of the tensor `name`.
+    pub(super) fn shape_of(&self, name: &str) -> &[String] {
+        self.find_tensor(name).map_or(&[], |tensor| tensor.shape.as_slice())
+    }
+
+    /// Gives the tensor `name` further dimensions, to be `count` in all, and its gradient with it.
+    pub(super) fn set_dimensions(&mut self, name: &str, count: usize) {
+        let tensor = self.inputs.get_mut(name).or_else(|| self.outputs.get_mut(name));
+        let Some(tensor) = tensor else { return };
+        for dimension in tensor.shape.len()..count {
+            tensor.shape.push(name_dimension(name, dimension));
+        }
+        self.align_gradients();
+    }
+
     /// The sizes of `argument_sizes` that stand alone in the shape of a tensor, of which the sources tell nothing.
     pub fn only_sizes(&self) -> Vec<String> {
         let tensors = self.tensors().filter(|(name, tensor)| {
@@ -78,32 +168,64 @@ impl Draft {
         tensors.map(|(name, _)| name_only_size(name)).collect()
     }
 
-    /// Gives the sizes of each group one name. What functions of tensors take has its shapes then without doubt, but for
-    /// tensors with room: measurements tell their shapes.
+    /// Gives the sizes of each group one name, and those of shapes alone that are numbers their number. What functions of
+    /// tensors take has its shapes then without doubt, but for numbers, which may be of this try alone, and for tensors with
+    /// room: measurements tell their shapes.
     pub fn take_tied_sizes(&mut self, tied: &TiedSizes) {
         let rename = |size: &mut String| {
             if let Some(group) = tied.groups.iter().find(|group| group.contains(size)) {
                 size.clone_from(&group[0]);
             }
         };
-        let calls_with_tensors = self.calls_with_tensors;
-        for tensor in self.inputs.values_mut().chain(self.outputs.values_mut()) {
-            tensor.shape.iter_mut().for_each(rename);
-        }
+        let is_in_doubt =
+            |size: &String| tied.roomy.contains(size) || tied.numbers.contains_key(size);
         for tensor in self.inputs.values_mut() {
-            let has_room = tensor.shape.iter().any(|size| tied.roomy.contains(size));
-            if calls_with_tensors && !has_room && tensor.doubt == Some(ShapeDoubt::Pointer) {
+            let is_certain = self.calls_with_tensors && !tensor.shape.iter().any(is_in_doubt);
+            if is_certain && tensor.doubt == Some(ShapeDoubt::Pointer) {
                 tensor.doubt = None;
             }
         }
         self.sizes.iter_mut().for_each(rename);
         self.sizes.dedup();
+        for tensor in self.inputs.values_mut().chain(self.outputs.values_mut()) {
+            for size in &mut tensor.shape {
+                rename(size);
+                if let Some(number) = tied.numbers.get(size).filter(|_| !self.sizes.contains(size))
+                {
+                    *size = number.to_string();
+                }
+            }
+        }
     }
 }
 
 /// The size of the tensor `name` of which the sources tell nothing.
-pub(super) fn name_only_size(name: &str) -> String {
-    format!("{name}_0")
+fn name_only_size(name: &str) -> String {
+    name_dimension(name, 0)
+}
+
+/// The elements of a tensor of `shape`, where its sizes have these `numbers`.
+fn multiply_sizes(shape: &[String], numbers: &BTreeMap<String, usize>) -> usize {
+    let extents = shape.iter().map(|size| match size.parse() {
+        Ok(number) => number,
+        Err(_) => numbers.get(size).copied().unwrap_or(1),
+    });
+    extents.fold(1, usize::saturating_mul)
+}
+
+/// The number of elements of the tensor `name` in a search for shapes.
+fn name_elements(name: &str) -> String {
+    format!("{name}_count")
+}
+
+/// The number of dimensions of the tensor `name` in a search for shapes, and the offset.
+fn name_dimension_count(name: &str) -> String {
+    format!("{name}_dimensions")
+}
+
+/// The size along a `dimension` of the tensor `name` for which the sources have no name.
+pub(super) fn name_dimension(name: &str, dimension: usize) -> String {
+    format!("{name}_{dimension}")
 }
 
 /// The output for the elements of the result `name`: by its name the gradient of nothing.

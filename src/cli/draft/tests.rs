@@ -634,7 +634,7 @@ fn a_measurement_calls_functions_of_tensors_with_room_for_their_results() {
     shape = [1048576] # EDIT
     "#);
     let groups = vec![vec!["rows".to_owned()], vec!["cols".to_owned(), "w_0".to_owned()]];
-    draft.take_tied_sizes(&TiedSizes { groups, roomy: Vec::new() });
+    draft.take_tied_sizes(&TiedSizes { groups, ..TiedSizes::default() });
     assert_eq!(draft.argument_sizes(), ["rows", "cols"]);
 }
 

@@ -56,6 +56,14 @@ inline slot with_room(const char* name, void* room, at::Tensor& kept) {
           },
           nullptr};
 }
+/// Gives the harness's tensor at `data` the first `dimensions` of `sizes`.
+inline void reshape_argument(const volatile void* data, size_t dimensions, std::initializer_list<int64_t> sizes) {
+  for (call_tensor& tensor : call_tensors()) {
+    if (tensor.data != data) continue;
+    tensor.sizes.assign(sizes.begin(), sizes.begin() + dimensions);
+    tensor.strides = packed_strides(IntArrayRef(tensor.sizes));
+  }
+}
 inline slot ignored() {
   return {"_", [](const at::Tensor&) {}, [](const c10::Scalar&) {}};
 }

@@ -1,0 +1,401 @@
+//! What has to be supposed of a draft's shapes for a call to come to its end, by trying: more dimensions, sizes that are
+//! numbers, room for products. Pure: what tries a call is given.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Draft;
+use super::tensor_probe::MOST_DIMENSIONS;
+
+/// Numbers for all sizes at once, one after the other until they are accepted: warps need multiples of 32, some heads
+/// smaller ones.
+const ALIKE: [usize; 4] = [32, 16, 8, 64];
+/// Numbers that a size may have to be, likely ones first: one element, points of a plane and of space, boxes.
+const NUMBERS: [usize; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
+/// For so many of them more is supposed.
+const SEARCHED: usize = 2;
+/// So many tries are made for each of those.
+const MOST_TRIES: usize = 160;
+
+/// What is supposed of a draft.
+#[derive(Clone, Debug)]
+pub struct Supposition {
+    /// The draft, with tensors of more dimensions.
+    pub draft: Draft,
+    /// The number of each size without one of its own.
+    pub usual: usize,
+    /// Sizes that are numbers.
+    pub numbers: BTreeMap<String, usize>,
+    /// The only sizes of tensors with more elements than a size of another has: products.
+    pub roomy: Vec<String>,
+}
+
+/// What a try ends with.
+#[derive(Clone, Debug)]
+pub enum Attempt {
+    /// The call comes to its end.
+    Accepted,
+    /// Other shapes may end otherwise.
+    Fault(ShapeFault),
+    /// Nothing was tried: a tensor would have too many elements.
+    TooLarge,
+    /// No shape helps.
+    Hopeless { reason: String },
+}
+
+/// Why a call did not come to its end.
+#[derive(Clone, Debug, Default)]
+pub struct ShapeFault {
+    /// In words.
+    pub reason: String,
+    /// The file and the line of a check on the host that failed.
+    pub place: Option<(String, usize)>,
+    /// The words of the reason, and those around its line.
+    pub words: BTreeSet<String>,
+}
+
+impl ShapeFault {
+    /// Whether the words name the tensor `name`, perhaps by a variable without its last underscores.
+    fn names(&self, name: &str) -> bool {
+        self.words.contains(name) || self.words.contains(name.trim_end_matches('_'))
+    }
+
+    /// The reason without its numbers.
+    fn kind(&self) -> String {
+        self.reason.chars().filter(|c| !c.is_ascii_digit()).collect::<String>()
+            + &self.place.as_ref().map_or(String::new(), |(file, line)| format!("{file}:{line}"))
+    }
+
+    /// Whether a fault after this one is one of a check above it.
+    fn is_behind(&self, later: &ShapeFault) -> bool {
+        match (&self.place, &later.place) {
+            (Some((file, line)), Some((later_file, later_line))) => {
+                file == later_file && later_line < line
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Supposition {
+    /// The numbers of all sizes: `number` for those that are `moved`, and `room` for products.
+    pub fn choose(&self, moved: &[String], number: usize, room: usize) -> BTreeMap<String, usize> {
+        let choose = |name: &String| {
+            if let Some(own_number) = self.numbers.get(name) {
+                *own_number
+            } else if self.roomy.contains(name) {
+                room
+            } else if moved.contains(name) {
+                number
+            } else {
+                self.usual
+            }
+        };
+        let names = self.draft.argument_sizes().into_iter();
+        names.map(|name| (name.clone(), choose(&name))).collect()
+    }
+
+    /// The sizes that nothing is supposed of.
+    pub fn open_sizes(&self) -> Vec<String> {
+        let mut names = self.draft.argument_sizes();
+        names.retain(|name| !self.numbers.contains_key(name) && !self.roomy.contains(name));
+        names
+    }
+
+    /// What may be supposed as well after `fault`, likely things first: about the tensors that it names, and then about
+    /// others.
+    fn list_next(&self, fault: &ShapeFault) -> Vec<Supposition> {
+        let tensors = self.draft.argument_tensors();
+        let (named, others): (Vec<String>, Vec<String>) =
+            tensors.into_iter().partition(|tensor| fault.names(tensor));
+        let mut next = Vec::new();
+        self.list_for_tensors(&named, fault, &mut next);
+        let parameters = self.draft.sizes.iter().filter(|size| fault.names(size));
+        for size in parameters {
+            next.extend(NUMBERS.map(|number| self.with_numbers(&[size], number)));
+        }
+        self.list_for_tensors(&others, fault, &mut next);
+        next
+    }
+
+    /// What may be supposed about `tensors`.
+    fn list_for_tensors(
+        &self,
+        tensors: &[String],
+        fault: &ShapeFault,
+        next: &mut Vec<Supposition>,
+    ) {
+        let is_of_memory = fault.place.is_none();
+        for tensor in tensors.iter().filter(|_| is_of_memory) {
+            next.extend(self.with_room_for(tensor));
+        }
+        let open_sizes = self.open_sizes();
+        let own_sizes = tensors.iter().map(|tensor| {
+            let shape = self.draft.shape_of(tensor).iter();
+            shape.filter(|size| open_sizes.contains(size)).collect::<Vec<&String>>()
+        });
+        let own_sizes: Vec<Vec<&String>> = own_sizes.collect();
+        let dimensions = tensors.iter().flat_map(|tensor| {
+            let counts = self.draft.shape_of(tensor).len() + 1..=MOST_DIMENSIONS;
+            counts.filter_map(|count| self.with_dimensions(tensor, count))
+        });
+        let ones = own_sizes.iter().flatten().map(|size| self.with_numbers(&[size], 1));
+        // A smaller tensor is no cure for an access behind its end, but for one whose bounds are its sizes.
+        if is_of_memory {
+            next.extend(dimensions.chain(ones));
+        } else {
+            next.extend(ones.chain(dimensions));
+        }
+        for sizes in &own_sizes {
+            for (place, one) in sizes.iter().enumerate() {
+                let others = sizes[place + 1..].iter();
+                next.extend(others.map(|other| self.with_numbers(&[one, other], 1)));
+            }
+        }
+        for number in &NUMBERS[1..] {
+            let sizes = own_sizes.iter().flatten();
+            next.extend(sizes.map(|size| self.with_numbers(&[size], *number)));
+        }
+    }
+
+    fn with_numbers(&self, sizes: &[&String], number: usize) -> Supposition {
+        let mut next = self.clone();
+        next.numbers.extend(sizes.iter().map(|size| ((*size).clone(), number)));
+        next
+    }
+
+    /// With room for `tensor`, if nothing is known of its shape.
+    fn with_room_for(&self, tensor: &str) -> Option<Supposition> {
+        let [size] = self.draft.shape_of(tensor) else { return None };
+        let is_open = self.open_sizes().contains(size) && self.draft.only_sizes().contains(size);
+        is_open.then(|| {
+            let mut next = self.clone();
+            next.roomy.push(size.clone());
+            next
+        })
+    }
+
+    /// With `count` dimensions of `tensor`, if that is a change.
+    fn with_dimensions(&self, tensor: &str, count: usize) -> Option<Supposition> {
+        let mut next = self.clone();
+        next.draft.set_dimensions(tensor, count);
+        let is_open = self.draft.shape_of(tensor).iter().all(|size| !self.roomy.contains(size));
+        (is_open && next.draft.shape_of(tensor).len() == count).then_some(next)
+    }
+}
+
+/// The search for a supposition.
+struct ShapeSearch<A> {
+    attempt: A,
+    room: usize,
+    tries_left: usize,
+    /// The faults that were met, without their numbers.
+    met: BTreeSet<String>,
+}
+
+/// What has to be supposed of `draft` for a call to come to its end; none where no supposition is found. Products get `room`.
+/// `attempt` tries a call of a draft with sizes.
+///
+/// # Errors
+/// Those of `attempt`.
+pub fn find_supposition<E>(
+    draft: &Draft,
+    room: usize,
+    attempt: impl FnMut(&Draft, &BTreeMap<String, usize>) -> Result<Attempt, E>,
+) -> Result<Option<Supposition>, E> {
+    let mut search = ShapeSearch { attempt, room, tries_left: MOST_TRIES, met: BTreeSet::new() };
+    let mut faults = Vec::new();
+    for usual in ALIKE {
+        let nothing = Supposition {
+            draft: draft.clone(),
+            usual,
+            numbers: BTreeMap::new(),
+            roomy: Vec::new(),
+        };
+        match search.attempt_with(&nothing)? {
+            Attempt::Accepted => return Ok(Some(nothing)),
+            Attempt::Fault(fault) => faults.push((nothing, fault)),
+            Attempt::TooLarge => {}
+            Attempt::Hopeless { .. } => return Ok(None),
+        }
+    }
+    for (nothing, fault) in faults.into_iter().take(SEARCHED) {
+        search.tries_left = MOST_TRIES;
+        search.met = BTreeSet::from([fault.kind()]);
+        if let Some(found) = search.suppose_more(&nothing, &fault)? {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
+impl<E, A: FnMut(&Draft, &BTreeMap<String, usize>) -> Result<Attempt, E>> ShapeSearch<A> {
+    fn attempt_with(&mut self, supposition: &Supposition) -> Result<Attempt, E> {
+        let sizes = supposition.choose(&[], supposition.usual, self.room);
+        (self.attempt)(&supposition.draft, &sizes)
+    }
+
+    /// The accepted `supposition` without the numbers that need not be supposed, now that the rest is.
+    fn drop_numbers(&mut self, mut supposition: Supposition) -> Result<Supposition, E> {
+        for size in supposition.numbers.clone().into_keys() {
+            let mut next = supposition.clone();
+            next.numbers.remove(&size);
+            if matches!(self.attempt_with(&next)?, Attempt::Accepted) {
+                supposition = next;
+            }
+        }
+        Ok(supposition)
+    }
+
+    /// What else has to be supposed where `supposition` ends with `fault`: a further one counts if another fault comes after it.
+    fn suppose_more(
+        &mut self,
+        supposition: &Supposition,
+        fault: &ShapeFault,
+    ) -> Result<Option<Supposition>, E> {
+        for next in supposition.list_next(fault) {
+            if self.tries_left == 0 {
+                return Ok(None);
+            }
+            self.tries_left -= 1;
+            match self.attempt_with(&next)? {
+                Attempt::Accepted => return self.drop_numbers(next).map(Some),
+                Attempt::TooLarge | Attempt::Hopeless { .. } => {}
+                Attempt::Fault(later) => {
+                    if fault.is_behind(&later) || !self.met.insert(later.kind()) {
+                        continue;
+                    }
+                    if let Some(found) = self.suppose_more(&next, &later)? {
+                        return Ok(Some(found));
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use ::replay::frontend::{
+        FunctionSignature, SourceUnit, find_function_signatures, scan_symbols,
+    };
+
+    use super::super::TypeNames;
+    use super::*;
+
+    /// The draft of a function of tensors with these `parameters` and this `body`.
+    pub(in super::super) fn draft_function(parameters: &str, body: &str) -> Draft {
+        let text = format!("void f({parameters}) {{ {body} }}");
+        let unit = SourceUnit { path: "k.cu", text: &text };
+        let found = find_function_signatures(&unit, &scan_symbols(&[unit]));
+        let functions: Vec<&FunctionSignature> = found.iter().collect();
+        Draft::from_functions(&functions, &TypeNames::default()).remove(0)
+    }
+
+    /// A check in line `line` that fails, of the tensor `name`; in line 0 an access out of bounds.
+    fn fail(name: &str, line: usize) -> Result<(), ShapeFault> {
+        let place = (line > 0).then(|| ("k.cu".to_owned(), line));
+        let reason = format!("{name} is wrong in {line}");
+        Err(ShapeFault { reason, place, words: BTreeSet::from([name.to_owned()]) })
+    }
+
+    /// The shapes with which a call of `draft` comes to its end, and the number of tries.
+    fn search(
+        draft: &Draft,
+        call: impl Fn(&dyn Fn(&str) -> Vec<usize>) -> Result<(), ShapeFault>,
+    ) -> (Option<String>, usize) {
+        let mut tries = 0;
+        let found = find_supposition(draft, 1 << 20, |draft, sizes| {
+            tries += 1;
+            let shape = |name: &str| {
+                draft.shape_of(name).iter().map(|size| sizes[size]).collect::<Vec<usize>>()
+            };
+            Ok::<Attempt, ()>(match call(&shape) {
+                Ok(()) => Attempt::Accepted,
+                Err(fault) => Attempt::Fault(fault),
+            })
+        });
+        let words = found.unwrap().map(|found| {
+            let sizes = found.choose(&[], found.usual, 1 << 20);
+            let tensors = found.draft.argument_tensors().into_iter();
+            let shapes = tensors.map(|name| {
+                let shape = found.draft.shape_of(&name).iter().map(|size| sizes[size].to_string());
+                format!("{name} {}", shape.collect::<Vec<_>>().join("x"))
+            });
+            shapes.collect::<Vec<_>>().join(", ")
+        });
+        (words, tries)
+    }
+
+    #[test]
+    fn nothing_is_supposed_where_equal_sizes_do() {
+        let draft = draft_function("at::Tensor x, at::Tensor out", "int n = x.size(0);");
+        assert_eq!(search(&draft, |_| Ok(())), (Some("x 32, out 32".to_owned()), 1));
+        let small = search(&draft, |shape| if shape("x")[0] < 16 { Ok(()) } else { fail("x", 3) });
+        assert_eq!(small.0.unwrap(), "x 8, out 8");
+    }
+
+    #[test]
+    fn checks_of_numbers_and_of_dimensions_are_met_one_after_the_other() {
+        let draft = draft_function("at::Tensor x, at::Tensor count, at::Tensor points", "");
+        let (shapes, tries) = search(&draft, |shape| {
+            if shape("count") != [1] {
+                return fail("count", 3);
+            }
+            if shape("points").len() != 3 {
+                return fail("points", 5);
+            }
+            if shape("points")[2] != 3 { fail("points", 7) } else { Ok(()) }
+        });
+        assert_eq!(shapes.unwrap(), "count 1, points 32x32x3, x 32");
+        assert!(tries < 40, "{tries}");
+    }
+
+    #[test]
+    fn two_sizes_of_a_tensor_may_have_to_be_one() {
+        let body = "int s = x.size(0), f = freqs.size(3);";
+        let draft = draft_function("at::Tensor x, at::Tensor freqs", body);
+        let (shapes, _) = search(&draft, |shape| match shape("freqs")[..] {
+            [_, 1, 1, _] => Ok(()),
+            _ => fail("freqs", 38),
+        });
+        assert_eq!(shapes.unwrap(), "freqs 32x1x1x32, x 32");
+    }
+
+    #[test]
+    fn an_access_out_of_bounds_is_met_by_room_or_by_more_dimensions() {
+        let body = "int n = x.size(0), m = x.size(1), k = points.size(1);";
+        let draft = draft_function("at::Tensor x, at::Tensor z, at::Tensor points", body);
+        let (shapes, _) = search(&draft, |shape| {
+            let elements = |name| shape(name).iter().product::<usize>();
+            if elements("z") < elements("x") {
+                return fail("z", 0);
+            }
+            if elements("points") < 32 * 32 * 3 { fail("points", 0) } else { Ok(()) }
+        });
+        assert_eq!(shapes.unwrap(), "z 1048576, points 32x32x32, x 32x32");
+    }
+
+    #[test]
+    fn a_number_that_another_supposition_makes_needless_is_dropped() {
+        let draft = draft_function("at::Tensor x, at::Tensor y, at::Tensor z", "");
+        let (shapes, _) = search(&draft, |shape| match (&shape("y")[..], &shape("z")[..]) {
+            (_, [2]) => Ok(()),
+            ([1], _) => fail("z", 5),
+            _ => fail("y", 3),
+        });
+        assert_eq!(shapes.unwrap(), "x 32, z 2, y 32");
+    }
+
+    #[test]
+    fn a_search_ends_where_nothing_helps() {
+        let draft = draft_function("at::Tensor x, at::Tensor y, at::Tensor z", "");
+        let (shapes, tries) = search(&draft, |_| fail("x", 3));
+        assert_eq!(shapes, None);
+        assert!(tries <= ALIKE.len() + SEARCHED * MOST_TRIES, "{tries}");
+        let attempt = |_: &Draft, _: &BTreeMap<String, usize>| {
+            Ok::<Attempt, ()>(Attempt::Hopeless { reason: "it does not compile".to_owned() })
+        };
+        assert!(find_supposition(&draft, 8, attempt).unwrap().is_none());
+    }
+}
