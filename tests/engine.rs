@@ -9,6 +9,7 @@ mod extensions;
 mod hostile;
 mod intrinsics;
 mod libraries;
+mod nvrtc_axis;
 mod once;
 mod parts;
 mod project;

@@ -13,7 +13,7 @@ use clap::ValueEnum;
 
 use super::completions::{fixture_or_revision_completer, revision_completer};
 use super::dump::DumpFolder;
-use super::environments::{NamedPair, create_workshop, describe_place, make_pair, parse_pair_arg};
+use super::environments::{NamedPair, describe_place, make_pair, parse_pair_arg};
 use super::error::{CliResult, CommandError};
 use super::exit;
 use super::fixtures;
@@ -259,8 +259,7 @@ impl FixtureComparison<'_> {
                 self.compare_revisions(lab, [trusted, other], check, illustrated)
             }
             DiffSides::Environments { pair, rev } => {
-                let workshop = create_workshop(session)?;
-                let environments = make_pair(&workshop, &self.project.subject.fixture, pair)?;
+                let environments = make_pair(session, &self.project.subject.fixture, pair)?;
                 let revision = self.project.target(rev)?;
                 let sides = environments.map(|environment| self.place(lab, &revision, environment));
                 self.judge(sides, check, illustrated)

@@ -8,7 +8,7 @@ use ::replay::cuda::blas::BlasFiles;
 use ::replay::cuda::sanitizer::{Sanitizer, Tool};
 use ::replay::cuda::{self, LibraryError, Nvrtc, SearchPath, random};
 use ::replay::environment::Python;
-use ::replay::harness::{Axis, AxisKind, AxisValues, Harness};
+use ::replay::harness::{Axis, AxisKind, AxisValues, Harness, is_nvrtc_path};
 use ::replay::history::History;
 use ::replay::process::walls::WallOffer;
 use ::replay::program;
@@ -266,20 +266,13 @@ fn check_axis(settings: &Settings, harness: &Harness, axis: &Axis) -> DoctorChec
             let detail = format!("{name}: {}", words.join("; "));
             make_optional_check("axis", absent.is_empty(), detail, None)
         }
-        (AxisKind::Package(package), _) => {
-            let pip = open_user_shell()
-                .and_then(|shell| Ok(Python::of_program(&shell, harness)?.describe_pip(&shell)?));
-            match pip {
-                Ok(pip) => {
-                    let detail = format!("{name}: versions of {package} by {pip}");
-                    make_optional_check("axis", true, detail, None)
-                }
-                Err(error) => {
-                    let detail = format!("{name}: {}", error.in_a_line());
-                    make_optional_check("axis", false, detail, join_error_hints(&error))
-                }
-            }
+        (AxisKind::Nvrtc, AxisValues::Listed(values))
+            if values.iter().any(|value| is_nvrtc_path(value)) =>
+        {
+            check_nvrtc_paths(harness, name, values)
         }
+        (AxisKind::Nvrtc, _) => check_package_axis(harness, name, "NVRTC"),
+        (AxisKind::Package(package), _) => check_package_axis(harness, name, package),
         (AxisKind::Compiler | AxisKind::Define(_) | AxisKind::Variable(_), _) => {
             make_optional_check("axis", true, format!("{name}: nothing more is needed"), None)
         }
@@ -287,6 +280,42 @@ fn check_axis(settings: &Settings, harness: &Harness, axis: &Axis) -> DoctorChec
             make_optional_check("axis", true, format!("{name}: by `{}`", words.join(" ")), None)
         }
     }
+}
+
+/// Whether the interpreter of `harness` has what asks for versions of `package`.
+fn check_package_axis(harness: &Harness, name: &str, package: &str) -> DoctorCheck {
+    let pip = open_user_shell()
+        .and_then(|shell| Ok(Python::of_program(&shell, harness)?.describe_pip(&shell)?));
+    match pip {
+        Ok(pip) => {
+            let detail = format!("{name}: versions of {package} by {pip}");
+            make_optional_check("axis", true, detail, None)
+        }
+        Err(error) => {
+            let detail = format!("{name}: {}", error.in_a_line());
+            make_optional_check("axis", false, detail, join_error_hints(&error))
+        }
+    }
+}
+
+/// The installations of NVRTC among `values`.
+fn check_nvrtc_paths(harness: &Harness, name: &str, values: &[String]) -> DoctorCheck {
+    let paths = values.iter().filter(|value| is_nvrtc_path(value));
+    let found = paths.map(|path| (path, Nvrtc::open(&harness.folder().join(path))));
+    let mut works = true;
+    let words: Vec<String> = found
+        .map(|(path, nvrtc)| match nvrtc {
+            Ok(nvrtc) => {
+                let (major, minor) = nvrtc.version();
+                format!("{path} is {major}.{minor}")
+            }
+            Err(error) => {
+                works = false;
+                error.to_string()
+            }
+        })
+        .collect();
+    make_optional_check("axis", works, format!("{name}: {}", words.join("; ")), None)
 }
 
 /// Finds the program of `harness`, and waits for the first word of a staying one.

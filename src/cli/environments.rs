@@ -10,13 +10,14 @@ use ::replay::environment::{
 };
 use ::replay::fixture::Fixture;
 use ::replay::foreign::Keeper;
-use ::replay::harness::{Axis, Harness, find_nearest_word, is_axis_name};
+use ::replay::harness::{Axis, AxisKind, Harness, find_nearest_word, is_axis_name};
 use ::replay::history::{Commit, History, SourceSet};
 
 use super::error::{CliResult, CommandError};
 use super::progress::Progress;
 use super::project::{HarnessSources, RequestedRevision};
 use super::session::{Session, own_file};
+use super::settings::values::DeviceArg;
 
 /// Two values of an axis, as `--with` names them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +71,7 @@ pub fn list_recorded_versions(fixture: &Fixture) -> CliResult<Vec<RecordedVersio
 }
 
 /// What makes environments in this session.
-pub fn create_workshop(session: &Session) -> CliResult<Workshop<'_>> {
+fn create_workshop(session: &Session) -> CliResult<Workshop<'_>> {
     let keeper = Keeper::new(&own_file()?);
     let sandbox = session.settings().sandbox.value.into();
     let finding_keeper = keeper.with_sandbox(sandbox);
@@ -93,13 +94,26 @@ fn find_value(axis: &Axis, values: &[String], word: &str) -> CliResult<usize> {
     })
 }
 
+/// Complains about an axis that changes nothing on the devices of `session`.
+fn refuse_idle_axis(session: &Session, axis: &Axis) -> CliResult<()> {
+    let devices = &session.settings().backend.value;
+    if axis.kind != AxisKind::Nvrtc || devices.iter().any(|device| *device != DeviceArg::Cpu) {
+        return Ok(());
+    }
+    let name = &axis.name;
+    Err(CommandError::new(format!("the axis `{name}` changes nothing on the CPU"))
+        .with_hint("NVRTC compiles kernels for GPUs: add --backend cuda"))
+}
+
 /// The environments of `pair` on `fixture`, the trusted one first.
 pub fn make_pair(
-    workshop: &Workshop<'_>,
+    session: &Session,
     fixture: &Fixture,
     pair: &NamedPair,
 ) -> CliResult<[Arc<Environment>; 2]> {
     let axis = find_axis(&fixture.harness, &pair.axis)?;
+    refuse_idle_axis(session, axis)?;
+    let workshop = create_workshop(session)?;
     let values = workshop.list_values(axis, fixture)?;
     let [trusted, other] = pair.values.each_ref().map(|word| {
         let index = find_value(axis, &values, word)?;
@@ -190,6 +204,7 @@ fn open_axis<'s>(
             .with_hint("search each of them by itself"));
         }
     }
+    refuse_idle_axis(session, &axis)?;
     let workshop = create_workshop(session)?;
     let subject = first.subject.clone();
     let values = workshop.list_values(&axis, &subject.fixture)?;
@@ -331,7 +346,7 @@ pub fn describe_place(revision: &RequestedRevision) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ::replay::harness::{AxisKind, AxisValues};
+    use ::replay::harness::AxisValues;
 
     use super::*;
 

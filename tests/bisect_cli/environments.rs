@@ -173,3 +173,39 @@ fn what_names_no_axis_or_no_value_is_refused_with_those_that_are_there() {
     hint: it has 1, 2, 3, 4, 5, 6
     "#);
 }
+
+#[test]
+fn an_axis_of_nvrtc_changes_nothing_on_the_cpu_and_is_told_by_doctor() {
+    let env = with_axes(TestEnv::new(), BY_STEP, "\n[axes]\nnvrtc = [\"./absent\", \"12.9\"]\n");
+    let messages = [
+        env.replay(&["diff", "fixtures/tiny", "--with", "nvrtc=./absent,12.9"]).text(),
+        env.replay(&[
+            "bisect",
+            "fixtures/tiny",
+            "--over",
+            "nvrtc",
+            "--old",
+            "12.9",
+            "--new",
+            "./absent",
+        ])
+        .text(),
+    ];
+    insta::assert_snapshot!(messages.join("\n"), @r#"
+    exit code 128
+    --- stderr
+    error: the axis `nvrtc` changes nothing on the CPU
+    hint: NVRTC compiles kernels for GPUs: add --backend cuda
+
+    exit code 128
+    --- stderr
+    error: the axis `nvrtc` changes nothing on the CPU
+    hint: NVRTC compiles kernels for GPUs: add --backend cuda
+    "#);
+    let doctor = env.replay(&["doctor"]);
+    assert!(
+        doctor.stdout.contains("none    axis          nvrtc: no libnvrtc: looked in ././absent, "),
+        "{}",
+        doctor.text()
+    );
+}

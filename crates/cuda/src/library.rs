@@ -39,11 +39,7 @@ impl SearchPath {
 
     /// Possible folders of CUDA's libraries, whether or not they exist; Python's last.
     pub(crate) fn library_folders(&self) -> impl Iterator<Item = PathBuf> + '_ {
-        let installed = self.roots().into_iter().flat_map(|root| {
-            let targets =
-                list_sorted_entries(&root.join("targets")).into_iter().map(|t| t.join("lib"));
-            [root.join("lib64"), root.join("lib")].into_iter().chain(targets).collect::<Vec<_>>()
-        });
+        let installed = self.roots().into_iter().flat_map(|root| list_library_folders(&root));
         let python = std::iter::once_with(|| {
             self.packages().into_iter().flat_map(|site| {
                 let nvidia = site.join("nvidia");
@@ -96,6 +92,20 @@ impl SearchPath {
         let Some(python) = &self.python else { return Vec::new() };
         FOUND.get_or_init(|| site_packages(python).unwrap_or_default()).clone()
     }
+}
+
+/// Possible folders of the libraries of the installation at `root`.
+fn list_library_folders(root: &Path) -> Vec<PathBuf> {
+    let targets = list_sorted_entries(&root.join("targets"));
+    let targets = targets.into_iter().map(|target| target.join("lib"));
+    [root.join("lib64"), root.join("lib")].into_iter().chain(targets).collect()
+}
+
+/// Possible folders of NVRTC where a user names `place`: itself, those of an installation, and those of Python's packages.
+pub(super) fn list_installation_folders(place: &Path) -> Vec<PathBuf> {
+    let packages = list_sorted_entries(&place.join("nvidia"));
+    let packages = packages.into_iter().map(|package| package.join("lib"));
+    [place.to_owned()].into_iter().chain(list_library_folders(place)).chain(packages).collect()
 }
 
 /// Asks Python where its packages are; nothing if there is no Python.

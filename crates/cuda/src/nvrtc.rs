@@ -4,10 +4,12 @@
 //! no device and no driver.
 #![allow(unsafe_code)]
 
+use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
-use super::library::{SearchPath, files_in, format_searched_places};
+use super::library::{SearchPath, files_in, format_searched_places, list_installation_folders};
 use super::object::SharedObject;
 
 /// Why NVRTC cannot be used.
@@ -34,6 +36,15 @@ pub enum NvrtcError {
         /// NVRTC's words.
         message: String,
     },
+    /// Another of the same version is in use.
+    #[error("{path} is NVRTC {major}.{minor}, and so is {used}, which this process works with")]
+    Mixed {
+        path: String,
+        major: i32,
+        minor: i32,
+        /// The one in use.
+        used: String,
+    },
 }
 
 impl NvrtcError {
@@ -46,6 +57,9 @@ impl NvrtcError {
                     .to_owned()
             }
             NvrtcError::Call { .. } => "NVRTC 12 and 13 are known to work".to_owned(),
+            NvrtcError::Mixed { .. } => {
+                "their built-in code is in files of the same name: name one of each version".to_owned()
+            }
         })
     }
 }
@@ -90,6 +104,15 @@ pub struct Nvrtc {
     version: (i32, i32),
     functions: Functions,
 }
+
+/// Two are the same if their files are.
+impl PartialEq for Nvrtc {
+    fn eq(&self, other: &Nvrtc) -> bool {
+        self.path == other.path
+    }
+}
+
+impl Eq for Nvrtc {}
 
 impl std::fmt::Debug for Nvrtc {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -144,6 +167,39 @@ impl Nvrtc {
             looked.push(folder.display().to_string());
         }
         Err(first_error.unwrap_or(NvrtcError::Missing { looked }))
+    }
+
+    /// Loads the libnvrtc at `place`: the library itself, a folder with it, an installation of CUDA, or a folder of Python's
+    /// packages.
+    ///
+    /// # Errors
+    /// [`NvrtcError::Missing`] names the folders; [`NvrtcError::Load`] if the found one does not load;
+    /// [`NvrtcError::Mixed`] if this process works with another of the same version.
+    pub fn open(place: &Path) -> Result<Nvrtc, NvrtcError> {
+        let folders = list_installation_folders(place);
+        let file = if place.is_file() {
+            Some(place.to_owned())
+        } else {
+            folders.iter().flat_map(|folder| files_in(folder, "libnvrtc")).next()
+        };
+        let looked = || folders.iter().map(|folder| folder.display().to_string()).collect();
+        let nvrtc = Nvrtc::load(&file.ok_or_else(|| NvrtcError::Missing { looked: looked() })?)?;
+        nvrtc.claim_version()?;
+        Ok(nvrtc)
+    }
+
+    /// Takes its version for this process. It loads its built-in code by a name with the version alone, so that a second one
+    /// would work with that of the first.
+    fn claim_version(&self) -> Result<(), NvrtcError> {
+        static IN_USE: Mutex<BTreeMap<(i32, i32), PathBuf>> = Mutex::new(BTreeMap::new());
+        let mut in_use = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
+        let used = in_use.entry(self.version).or_insert_with(|| self.path.clone());
+        if *used == self.path {
+            return Ok(());
+        }
+        let (major, minor) = self.version;
+        let path = self.path.display().to_string();
+        Err(NvrtcError::Mixed { path, major, minor, used: used.display().to_string() })
     }
 
     fn load(path: &Path) -> Result<Nvrtc, NvrtcError> {
@@ -202,13 +258,14 @@ impl Nvrtc {
     /// of the result.
     ///
     /// # Errors
-    /// [`NvrtcError::Call`] if NVRTC fails for another reason.
+    /// [`NvrtcError::Call`] if NVRTC fails for another reason; [`NvrtcError::Mixed`] as for [`Nvrtc::open`].
     pub fn compile(
         &self,
         source: &str,
         options: &[String],
         expressions: &[String],
     ) -> Result<NvrtcAnswer, NvrtcError> {
+        self.claim_version()?;
         let program = OpenProgram::new(self, source)?;
         let expressions = c_strings(expressions);
         for expression in &expressions {

@@ -108,6 +108,17 @@ impl DeviceToolchain {
         }
     }
 
+    /// The same with `nvrtc`. Headers beside it come before those of this one.
+    pub fn with_nvrtc(self, nvrtc: Nvrtc, search: &SearchPath) -> DeviceToolchain {
+        let mut include = search.header_folders(nvrtc.path());
+        for folder in &self.include {
+            if !include.contains(folder) {
+                include.push(folder.clone());
+            }
+        }
+        DeviceToolchain { nvrtc, include, ..self }
+    }
+
     /// The same, with line information in its modules.
     pub fn with_lines(self) -> DeviceToolchain {
         DeviceToolchain { lines: true, ..self }
@@ -356,6 +367,7 @@ impl DeviceToolchain {
         let (major, minor) = self.nvrtc.version();
         hasher.part(headers::device_identity().as_bytes());
         hasher.part(format!("{} {major}.{minor} {}", self.architecture, self.lines));
+        hasher.part(self.nvrtc.path().as_os_str().as_encoded_bytes());
         hasher.part(format!("{:?}", unit.precision));
         hasher.part(unit.standard.name());
         let outside_folders = self.outside_folders(unit);

@@ -5,6 +5,7 @@ use std::io;
 use crate::compile::CompilerError;
 use replay_base::cache::CacheError;
 use replay_base::foreign::Finished;
+use replay_cuda::NvrtcError;
 
 /// Why an environment cannot be made. The machine or the user is at fault, unless it
 /// [is the value](EnvironmentError::is_value_fault).
@@ -72,6 +73,9 @@ pub enum EnvironmentError {
     /// A compiler cannot be used.
     #[error(transparent)]
     Compiler(#[from] CompilerError),
+    /// NVRTC cannot be used.
+    #[error(transparent)]
+    Nvrtc(#[from] NvrtcError),
     /// The cache cannot be used.
     #[error(transparent)]
     Cache(#[from] CacheError),
@@ -102,6 +106,9 @@ impl EnvironmentError {
                     | CompilerError::NotACompiler { .. }
                     | CompilerError::Unsuitable { .. }
             ),
+            EnvironmentError::Nvrtc(error) => {
+                matches!(error, NvrtcError::Missing { .. } | NvrtcError::Load { .. })
+            }
             _ => false,
         }
     }
@@ -132,6 +139,10 @@ impl EnvironmentError {
             }
             EnvironmentError::NoVariable { .. } => "what it says to people goes to standard error",
             EnvironmentError::Compiler(error) => return error.hint(),
+            EnvironmentError::Nvrtc(NvrtcError::Missing { .. } | NvrtcError::Load { .. }) => {
+                "a path names an installation of CUDA, a folder with libnvrtc.so, or this file"
+            }
+            EnvironmentError::Nvrtc(error) => return error.hint(),
             EnvironmentError::Cache(error) => return error.hint(),
             _ => return None,
         };

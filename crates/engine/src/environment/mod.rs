@@ -6,6 +6,7 @@
 
 mod command;
 mod error;
+mod nvrtc;
 mod packages;
 mod recorded;
 mod versions;
@@ -24,6 +25,7 @@ pub use self::versions::begins_like;
 use crate::compile::Compiler;
 use replay_base::cache::Cache;
 use replay_base::foreign::{Finished, ForeignProgram, Keeper, KeeperError, ProgramBounds};
+use replay_cuda::Nvrtc;
 use replay_fixture::fixture::Fixture;
 use replay_fixture::harness::{Axis, AxisKind, AxisValues, Harness};
 
@@ -42,6 +44,12 @@ pub struct Environment {
 pub enum EnvironmentChange {
     /// The C++ compiler of kernels.
     Compiler(Compiler),
+    /// The compiler of kernels for GPUs.
+    Nvrtc {
+        nvrtc: Nvrtc,
+        /// Where it comes from, a line of each.
+        lines: Vec<String>,
+    },
     /// This macro of kernels, as `NAME=VALUE`.
     Define(String),
     /// These variables of a program.
@@ -67,6 +75,7 @@ impl Environment {
             EnvironmentChange::Compiler(compiler) => {
                 vec![format!("{}: {}", compiler.name(), compiler.version())]
             }
+            EnvironmentChange::Nvrtc { lines, .. } => lines.clone(),
             EnvironmentChange::Define(define) => vec![define.clone()],
             EnvironmentChange::Variables(variables) => {
                 variables.iter().map(|(name, value)| format!("{name}={value}")).collect()
@@ -79,6 +88,14 @@ impl Environment {
     pub(crate) fn compiler(&self) -> Option<&Compiler> {
         match &self.change {
             EnvironmentChange::Compiler(compiler) => Some(compiler),
+            _ => None,
+        }
+    }
+
+    /// NVRTC in it, if it is another one.
+    pub(crate) fn nvrtc(&self) -> Option<&Nvrtc> {
+        match &self.change {
+            EnvironmentChange::Nvrtc { nvrtc, .. } => Some(nvrtc),
             _ => None,
         }
     }
@@ -109,6 +126,7 @@ pub(crate) fn place_fixture(
     let mut placed_fixture = fixture.clone();
     if let Some(environment) = environment
         && environment.compiler().is_none()
+        && environment.nvrtc().is_none()
     {
         environment.change_harness(&mut Arc::make_mut(&mut placed_fixture).harness);
     }
@@ -190,6 +208,10 @@ impl<'w> Workshop<'w> {
                 let python = self.python(&fixture.harness)?;
                 versions::list_versions(self, &python, package, [first, last])
             }
+            (AxisValues::Between { first, last }, AxisKind::Nvrtc) => {
+                let python = self.python(&fixture.harness)?;
+                nvrtc::list_nvrtc_versions(self, &python, [first, last])
+            }
             (AxisValues::Between { .. }, _) => unreachable!("only versions have ranges"),
         }
     }
@@ -206,6 +228,7 @@ impl<'w> Workshop<'w> {
     ) -> Result<Environment, EnvironmentError> {
         let change = match &axis.kind {
             AxisKind::Compiler => EnvironmentChange::Compiler((self.find_compiler)(value)?),
+            AxisKind::Nvrtc => nvrtc::provide_nvrtc(self, value, fixture)?,
             AxisKind::Define(name) => EnvironmentChange::Define(format!("{name}={value}")),
             AxisKind::Variable(name) => {
                 EnvironmentChange::Variables(vec![(name.clone(), value.to_owned())])

@@ -22,7 +22,7 @@ use replay_fixture::harness::Harness;
 
 /// A package in a version.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-struct InstalledPackage {
+pub(super) struct InstalledPackage {
     name: String,
     version: String,
     /// The hash of the file that it was installed from, or where this lies.
@@ -173,20 +173,10 @@ pub(super) fn install_package(
     fixture: &Fixture,
 ) -> Result<EnvironmentChange, EnvironmentError> {
     let python = workshop.python(&fixture.harness)?;
-    let key = resolution_key(workshop, &python, package, version);
-    let known_bytes = workshop.cache.read(CacheKind::Fact, &key);
-    let known: Option<Resolved> = known_bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    let requirement = Requirement { workshop, python: &python, package, version };
-    let resolved = match known {
-        Some(resolved) => resolved,
-        None => {
-            let resolved = requirement.resolve()?;
-            let text = serde_json::to_vec(&resolved).expect("packages are plain data");
-            workshop.cache.write(CacheKind::Fact, &key, &text)?;
-            resolved
-        }
-    };
-    let packages = resolved.packages;
+    let wanted = vec![format!("{package}=={version}")];
+    let requirement =
+        Requirement { workshop, python: &python, package, version, wanted, scope: Scope::Lacking };
+    let packages = requirement.resolve_known()?;
     let digest = blake3::hash(format!("{:?}", (&python.description, &packages)).as_bytes());
     let mut variables = vec![(IDENTITY.to_owned(), digest.to_hex()[..40].to_owned())];
     if !packages.is_empty() {
@@ -223,42 +213,69 @@ fn plain_name(name: &str) -> String {
     name.to_lowercase().replace(['_', '.'], "-")
 }
 
-/// The key of what pip resolves: the interpreter with its packages, pip's configuration by variables, the version.
-fn resolution_key(
-    workshop: &Workshop<'_>,
-    python: &Python,
-    package: &str,
-    version: &str,
-) -> String {
-    let mut hasher = blake3::Hasher::new_derive_key("replay resolved packages 1");
-    let is_of_pip = |name: &OsString| name.to_string_lossy().starts_with(PIP);
-    let mut configuration: Vec<_> =
-        workshop.shell.variables.iter().filter(|(name, _)| is_of_pip(name)).collect();
-    configuration.sort();
-    hasher
-        .update(format!("{:?}", (&python.description, configuration, package, version)).as_bytes());
-    hasher.finalize().to_hex()[..40].to_owned()
+/// Which packages are installed for a requirement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// What the interpreter lacks, with all that this needs.
+    Lacking,
+    /// Those that are named, whatever the interpreter has.
+    Alone,
 }
 
 /// A version of a package for an interpreter.
-struct Requirement<'r> {
-    workshop: &'r Workshop<'r>,
-    python: &'r Python,
-    package: &'r str,
-    version: &'r str,
+pub(super) struct Requirement<'r> {
+    pub workshop: &'r Workshop<'r>,
+    pub python: &'r Python,
+    /// The package that is another one, as messages name it.
+    pub package: &'r str,
+    pub version: &'r str,
+    /// What pip is asked for: `triton==3.6.0`.
+    pub wanted: Vec<String>,
+    pub scope: Scope,
 }
 
 impl Requirement<'_> {
-    /// Asks pip what the interpreter lacks for it.
+    /// What pip installs for it, the first time or remembered.
+    pub(super) fn resolve_known(&self) -> Result<Vec<InstalledPackage>, EnvironmentError> {
+        let cache = &self.workshop.cache;
+        let key = self.key();
+        let known = cache.read(CacheKind::Fact, &key);
+        if let Some(Resolved { packages }) =
+            known.and_then(|bytes| serde_json::from_slice(&bytes).ok())
+        {
+            return Ok(packages);
+        }
+        let resolved = self.resolve()?;
+        let text = serde_json::to_vec(&resolved).expect("packages are plain data");
+        cache.write(CacheKind::Fact, &key, &text)?;
+        Ok(resolved.packages)
+    }
+
+    /// The key of what pip resolves: the interpreter with its packages, pip's configuration by variables, what it is asked.
+    fn key(&self) -> String {
+        let Requirement { workshop, python, wanted, scope, .. } = self;
+        let mut hasher = blake3::Hasher::new_derive_key("replay resolved packages 2");
+        let is_of_pip = |name: &OsString| name.to_string_lossy().starts_with(PIP);
+        let mut configuration: Vec<_> =
+            workshop.shell.variables.iter().filter(|(name, _)| is_of_pip(name)).collect();
+        configuration.sort();
+        let asked = format!("{:?}", (&python.description, configuration, wanted, scope));
+        hasher.update(asked.as_bytes());
+        hasher.finalize().to_hex()[..40].to_owned()
+    }
+
+    /// Asks pip what it would install.
     fn resolve(&self) -> Result<Resolved, EnvironmentError> {
         let Requirement { workshop, package, version, .. } = self;
         (workshop.tell)(&format!("asking pip for {package} {version}"));
         let scratch = workshop.cache.scratch()?;
         let report = scratch.path().join("report.json");
-        let requirement = format!("{package}=={version}");
         let report_word = report.to_string_lossy();
-        let arguments =
-            ["install", "--quiet", "--dry-run", "--report", &*report_word, &*requirement];
+        let mut arguments = vec!["install", "--quiet", "--dry-run", "--report", &*report_word];
+        if self.scope == Scope::Alone {
+            arguments.extend(["--ignore-installed", "--no-deps"]);
+        }
+        arguments.extend(self.wanted.iter().map(String::as_str));
         let finished = self.python.pip(workshop, &arguments)?;
         let text = fs::read(&report).unwrap_or_default();
         match serde_json::from_slice::<PipReport>(&text) {
@@ -268,7 +285,10 @@ impl Requirement<'_> {
     }
 
     /// The folder with `packages`, made if the cache lacks it.
-    fn provide(&self, packages: &[InstalledPackage]) -> Result<PathBuf, EnvironmentError> {
+    pub(super) fn provide(
+        &self,
+        packages: &[InstalledPackage],
+    ) -> Result<PathBuf, EnvironmentError> {
         let Requirement { workshop, package, version, .. } = self;
         let interpreter = self.python.description.lines().nth(1).unwrap_or_default();
         let content = format!("{:?}", (interpreter, packages));

@@ -15,19 +15,37 @@ pub(super) fn list_versions(
     package: &str,
     ends: [&String; 2],
 ) -> Result<Vec<String>, EnvironmentError> {
+    select_between(package, &list_known_versions(workshop, python, package)?, ends)
+}
+
+/// All versions of `package`, the newest first.
+pub(super) fn list_known_versions(
+    workshop: &Workshop<'_>,
+    python: &Python,
+    package: &str,
+) -> Result<Vec<String>, EnvironmentError> {
     (workshop.tell)(&format!("asking pip for the versions of {package}"));
     let finished = python.pip(workshop, &["index", "versions", package])?;
     let printed = String::from_utf8_lossy(&finished.stdout).into_owned();
     let known = parse_versions(&printed);
-    let (Some(newest), Some(oldest)) = (known.first(), known.last()) else {
-        return Err(EnvironmentError::NoVersions {
-            package: package.to_owned(),
-            tail: tail_of(&finished),
-        });
-    };
+    if known.is_empty() {
+        let package = package.to_owned();
+        return Err(EnvironmentError::NoVersions { package, tail: tail_of(&finished) });
+    }
+    Ok(known)
+}
+
+/// Those of `known`, versions of `package` with the newest first, from `ends[0]` to `ends[1]`; the oldest first.
+pub(super) fn select_between(
+    package: &str,
+    known: &[String],
+    ends: [&String; 2],
+) -> Result<Vec<String>, EnvironmentError> {
     let [first, last] = ends;
-    let chosen = select_between(&known, first, last);
+    let chosen = list_between(known, first, last);
     if chosen.is_empty() {
+        let [newest, oldest] =
+            [known.first(), known.last()].map(|end| end.map_or("none", String::as_str));
         return Err(EnvironmentError::EmptyRange {
             package: package.to_owned(),
             first: first.clone(),
@@ -46,7 +64,7 @@ fn parse_versions(printed: &str) -> Vec<String> {
 }
 
 /// Those of `known`, the newest first, from `first` to `last` with all that begins like it; the oldest first.
-fn select_between(known: &[String], first: &str, last: &str) -> Vec<String> {
+fn list_between(known: &[String], first: &str, last: &str) -> Vec<String> {
     let is_between = |version: &&String| {
         compare_releases(version, first) != Ordering::Less
             && (begins_like(version, last) || compare_releases(version, last) != Ordering::Greater)
@@ -94,11 +112,11 @@ mod tests {
         let known = parse_versions(answer);
         assert_eq!(known.len(), 8);
         assert_eq!(
-            select_between(&known, "3.2", "3.6"),
+            list_between(&known, "3.2", "3.6"),
             ["3.2.0", "3.2.0.post1", "3.5.1", "3.6.0", "3.6.1"]
         );
-        assert_eq!(select_between(&known, "3.6.1", "3.7"), ["3.6.1", "3.7.0"]);
-        assert_eq!(select_between(&known, "4", "5"), [""; 0]);
+        assert_eq!(list_between(&known, "3.6.1", "3.7"), ["3.6.1", "3.7.0"]);
+        assert_eq!(list_between(&known, "4", "5"), [""; 0]);
         assert_eq!(parse_versions("WARNING: pip index is experimental\n"), [""; 0]);
     }
 

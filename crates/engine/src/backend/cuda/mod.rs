@@ -269,7 +269,10 @@ impl Backend for Cuda {
             cpu: cpu.changed(environment),
             device: device.clone(),
             pool: pool.clone(),
-            toolchain: toolchain.clone(),
+            toolchain: match environment.nvrtc() {
+                Some(nvrtc) => toolchain.clone().with_nvrtc(nvrtc.clone(), search),
+                None => toolchain.clone(),
+            },
             environment: Some(environment.clone()),
             search: search.clone(),
             memory_limit_bytes: self.shared.memory_limit_bytes,
