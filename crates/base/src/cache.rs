@@ -5,13 +5,14 @@
 //! replay's own files.
 
 mod cleaning;
+mod packages;
 
 pub use cleaning::{PACKAGES, TREES, make_removable};
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Once};
+use std::sync::{Arc, Mutex, Once};
 
 use crate::files::open_unlinked_file;
 
@@ -126,6 +127,8 @@ pub struct Usage {
 pub struct Cache {
     root: PathBuf,
     swept: Arc<Once>,
+    /// The sets of packages in use, locked.
+    used: Arc<Mutex<Vec<File>>>,
     /// Another cache. It has entries missing here, and gets new entries as well.
     shared: Option<Arc<Cache>>,
 }
@@ -190,8 +193,7 @@ impl Cache {
     /// [`CacheError::Foreign`] if there is one with other files than replay's;
     /// [`CacheError::Io`] if the folder can be neither made nor written.
     pub fn open(parent: &Path) -> Result<Cache, CacheError> {
-        let cache =
-            Cache { root: Cache::place(parent), swept: Arc::new(Once::new()), shared: None };
+        let cache = Cache::at(parent);
         cache.claim()?;
         cache.make_folders()?;
         Ok(cache)
@@ -206,11 +208,16 @@ impl Cache {
         let shared_cache = match Cache::open(parent) {
             Err(error @ CacheError::Io { .. }) => {
                 note_unshared(&error);
-                Cache { root: Cache::place(parent), swept: Arc::new(Once::new()), shared: None }
+                Cache::at(parent)
             }
             opened => opened?,
         };
         Ok(Cache { shared: Some(Arc::new(shared_cache)), ..self })
+    }
+
+    fn at(parent: &Path) -> Cache {
+        let root = Cache::place(parent);
+        Cache { root, swept: Arc::new(Once::new()), used: Arc::default(), shared: None }
     }
 
     /// Marks the folder as replay's, unless it is.

@@ -74,10 +74,10 @@ impl Cache {
             }
         }
         for (path, metadata) in self.package_sets()? {
-            if is_old(&metadata, age) {
+            let bytes = count_folder_bytes(&path);
+            if is_old(&metadata, age) && self.remove_packages(&path)? {
                 removed.entries += 1;
-                removed.bytes += count_folder_bytes(&path);
-                remove_cached_path(&path, &metadata)?;
+                removed.bytes += bytes;
             }
         }
         for (path, metadata) in self.left_behind()? {
@@ -106,7 +106,11 @@ impl Cache {
             if bytes <= most_bytes {
                 break;
             }
-            remove_cached_path(&path, &metadata)?;
+            if metadata.is_file() {
+                remove_cached_path(&path, &metadata)?;
+            } else if !self.remove_packages(&path)? {
+                continue;
+            }
             bytes -= entry_bytes;
             removed.entries += 1;
             removed.bytes += entry_bytes;
@@ -379,6 +383,13 @@ mod tests {
         let removed = cache.collect(Duration::ZERO).unwrap();
         assert!(removed.entries == 2 && removed.bytes > 10 && !set.exists(), "{removed:?}");
         make();
+        let user = cache.use_packages(&"2".repeat(40));
+        assert_eq!(user.as_ref(), Some(&set));
+        let next = Cache { used: std::sync::Arc::default(), ..cache.clone() };
+        assert_eq!(next.collect(Duration::ZERO).unwrap(), Usage::default());
+        assert_eq!(next.shrink(0).unwrap(), Usage::default());
+        assert!(set.join("numpy/core/loops.py").is_file(), "it is in use");
+        cache.used.lock().unwrap().clear();
         assert_eq!(cache.shrink(9).unwrap(), Usage { entries: 1, bytes: 10 });
         make();
         cache.clear().unwrap();
