@@ -188,16 +188,22 @@ impl Nvrtc {
         Ok(nvrtc)
     }
 
-    /// Takes its version for this process. It loads its built-in code by a name with the version alone, so that a second one
-    /// would work with that of the first.
+    /// Takes its version for this process, and loads its built-in code. NVRTC itself loads that by a name with the version alone:
+    /// a second one of this version would work with that of the first, and one outside of the search path with none.
     fn claim_version(&self) -> Result<(), NvrtcError> {
         static IN_USE: Mutex<BTreeMap<(i32, i32), PathBuf>> = Mutex::new(BTreeMap::new());
         let mut in_use = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
-        let used = in_use.entry(self.version).or_insert_with(|| self.path.clone());
+        let (major, minor) = self.version;
+        let used = in_use.entry(self.version).or_insert_with(|| {
+            let built_in =
+                self.path.with_file_name(format!("libnvrtc-builtins.so.{major}.{minor}"));
+            // Where it lies elsewhere, NVRTC finds it by itself.
+            let _ = SharedObject::open(&built_in);
+            self.path.clone()
+        });
         if *used == self.path {
             return Ok(());
         }
-        let (major, minor) = self.version;
         let path = self.path.display().to_string();
         Err(NvrtcError::Mixed { path, major, minor, used: used.display().to_string() })
     }
