@@ -5,8 +5,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import shutil
+import signal
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
 
@@ -79,6 +82,29 @@ esac
 """
 
 
+# An interpreter that does not tell of its pip.
+WITHOUT_PIP = """\
+#!/bin/sh
+if [ "$1" = -c ]; then {python} "$@" | grep -v '^pip '; else exec {python} "$@"; fi
+"""
+# Speaks as uv does, and lets pip install.
+UV = """\
+#!/bin/sh
+for last in "$@"; do :; done
+case "$*" in
+    --version) echo "uv 0.0 (stand-in)" ;;
+    *--dry-run*9.9) echo "error: there is no version of $last" >&2; exit 1 ;;
+    *--dry-run*7.0) echo "error: No space left on device (os error 28)" >&2; exit 2 ;;
+    *--dry-run*) echo " + $last" >&2 ;;
+    *compile*) cat "$last"; echo "    --hash=sha256:ab" ;;
+    *--target*)
+        target=$(echo "$*" | sed 's/.*--target //; s/ .*//')
+        if [ -n "$SLOW" ]; then mkdir -p "$target/half"; touch "$SLOW"; sleep 60; fi
+        {python} -m pip install --quiet --no-deps --target "$target" "$last" ;;
+esac
+"""
+
+
 def wheel(folder: Path, version: str, body: str, needs: str = ">=3.8") -> None:
     """A wheel of the package `tinyloss`."""
     info = f"tinyloss-{version}.dist-info"
@@ -128,6 +154,12 @@ class Site:
 
     def replay(self, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
         """Runs the program without a network."""
+        process = self.start(*words, **variables)
+        out, err = process.communicate()
+        return subprocess.CompletedProcess(words, process.returncode, out, err)
+
+    def start(self, *words: str, **variables: str) -> subprocess.Popen[str]:
+        """The same, at work."""
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("PIP_")},
             "PIP_NO_INDEX": "1",
@@ -138,9 +170,41 @@ class Site:
             **variables,
         }
         command = [os.environ["REPLAY"], *words]
-        return subprocess.run(
-            command, cwd=self.root, env=environment, capture_output=True, text=True
+        pipe = subprocess.PIPE
+        return subprocess.Popen(
+            command, cwd=self.root, env=environment, stdout=pipe, stderr=pipe, text=True
         )
+
+    def use_uv(self, real: bool) -> dict[str, str]:
+        """The program runs without pip; the variables have uv in PATH, or what stands for it."""
+        scripts = {"python-plain": WITHOUT_PIP, "bin/uv": UV}
+        (self.root / "bin").mkdir()
+        for name, text in scripts.items():
+            (self.root / name).write_text(text.replace("{python}", sys.executable))
+            (self.root / name).chmod(0o755)
+        self.change_harness(repr(sys.executable), "'./python-plain'")
+        if real:
+            return {"UV_NO_INDEX": "1", "UV_FIND_LINKS": str(self.wheels)}
+        return {"PATH": f"{self.root / 'bin'}:{os.environ['PATH']}"}
+
+    def change_harness(self, old: str, new: str) -> None:
+        harness = self.root / "replay.toml"
+        text = harness.read_text()
+        assert old in text
+        harness.write_text(text.replace(old, new))
+
+    def publish(self, name: str, versions: dict[str, str], yanked: str = "") -> str:
+        """The address of an index with these versions of the package, one of them taken back."""
+        folder = self.root / name / "tinyloss"
+        folder.mkdir(parents=True)
+        for version, body in versions.items():
+            wheel(folder, version, body)
+        links = ""
+        for file in sorted(folder.iterdir()):
+            mark = " data-yanked='it is wrong'" if yanked and f"-{yanked}-" in file.name else ""
+            links += f'<a href="{file.name}"{mark}>{file.name}</a><br>\n'
+        (folder / "index.html").write_text(f"<!DOCTYPE html><html><body>{links}</body></html>")
+        return f"file://{self.root / name}"
 
     def packages(self) -> int:
         """How many sets of packages the cache holds."""
@@ -271,3 +335,134 @@ def test_what_a_capture_ran_on_is_shown_beside_what_is_here(site: Site) -> None:
     )
     doctor = site.replay("doctor")
     assert "axis          tinyloss: versions of tinyloss by pip " in doctor.stdout, doctor.stdout
+
+
+@pytest.mark.parametrize(
+    "real",
+    [
+        False,
+        pytest.param(True, marks=pytest.mark.skipif(shutil.which("uv") is None, reason="needs uv")),
+    ],
+)
+def test_uv_installs_where_the_interpreter_has_no_pip(site: Site, real: bool) -> None:
+    with_loss(site)
+    for version, body in BODIES.items():
+        wheel(site.wheels, version, body)
+    variables = site.use_uv(real)
+    refused = site.replay("diff", "fixtures/step0", "--with", "tinyloss=1.0,2.0", **variables)
+    assert refused.returncode == 128, refused.stderr
+    assert "uv lists no versions of tinyloss, and " in refused.stderr, refused.stderr
+    site.change_harness('"1.0..2"', '["1.0", "1.2", "2.0", "9.9"]')
+    diff = site.replay("diff", "fixtures/step0", "--with", "tinyloss=1.0,2.0", **variables)
+    assert diff.returncode == 1 and site.packages() == 2, diff.stdout + diff.stderr
+    assert "step0 at tinyloss 2.0 in the working tree" in diff.stdout, diff.stdout
+    absent = site.replay("diff", "fixtures/step0", "--with", "tinyloss=1.0,9.9", **variables)
+    assert absent.returncode == 125, absent.stderr
+    assert "uv cannot install tinyloss 9.9" in absent.stderr, absent.stderr
+    assert "no version of tinyloss==9.9" in absent.stderr, absent.stderr
+    doctor = site.replay("doctor", **variables)
+    assert "axis          tinyloss: versions of tinyloss by uv " in doctor.stdout, doctor.stdout
+
+
+def test_a_killed_installation_leaves_nothing_and_a_full_disk_is_the_machines(site: Site) -> None:
+    with_loss(site)
+    for version in ("1.0", "2.0"):
+        wheel(site.wheels, version, BODIES[version])
+    variables = site.use_uv(real=False)
+    site.change_harness('"1.0..2"', '["1.0", "2.0", "7.0"]')
+    full = site.replay("diff", "fixtures/step0", "--with", "tinyloss=1.0,7.0", **variables)
+    assert full.returncode == 128 and "No space left on device" in full.stderr, full.stderr
+    sign = site.root / "installing"
+    words = ("diff", "fixtures/step0", "--with", "tinyloss=2.0,1.0")
+    killed = site.start(*words, SLOW=str(sign), **variables)
+    for _ in range(600):
+        if sign.exists():
+            break
+        time.sleep(0.05)
+    assert sign.exists()
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    assert site.packages() == 1
+    diff = site.replay(*words, **variables)
+    assert diff.returncode == 1 and site.packages() == 2, diff.stdout + diff.stderr
+
+
+def test_two_searches_at_once_share_what_they_install(site: Site) -> None:
+    with_loss(site)
+    for version, body in BODIES.items():
+        wheel(site.wheels, version, body)
+    words = ("diff", "fixtures/step0", "--with", "tinyloss=1.0,2.0")
+    both = [site.start(*words) for _ in range(2)]
+    told = [process.communicate() for process in both]
+    assert [process.returncode for process in both] == [1, 1], told
+    assert site.packages() == 2
+
+
+def test_a_nightly_index_is_searched_by_days(site: Site) -> None:
+    with_loss(site)
+    days = {"01": "2 * x", "02": "x + x", "05": "2.5 * x"}
+    index = site.publish("nightly", {f"1.1.dev202511{day}": body for day, body in days.items()})
+    axis = f'[axes.loss]\npackage = "tinyloss"\nindex = "{index}"\nvalues = '
+    harness = site.root / "replay.toml"
+    plain = harness.read_text()
+    harness.write_text(f'{plain}\n{axis}"2025-11-01..2025-11-30"\n')
+    variables = {"PIP_NO_INDEX": "0", "PIP_FIND_LINKS": ""}
+    words = ("bisect", "fixtures/step0", "--over", "loss", "--on", "bits")
+    ends = ("--good", "2025-11-01", "--bad", "2025-11-05")
+    found = site.replay(*words, *ends, **variables)
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert found.stdout.startswith("loss 2025-11-05 is the first bad one: "), found.stdout
+    assert "-tinyloss 1.1.dev20251102\n+tinyloss 1.1.dev20251105" in found.stdout, found.stdout
+    harness.write_text(f'{plain}\n{axis}["2025-11-01", "2025-11-03", "2025-11-05"]\n')
+    pair = ("diff", "fixtures/step0", "--with", "loss=2025-11-01,2025-11-03")
+    absent = site.replay(*pair, **variables)
+    assert absent.returncode == 125, absent.stderr
+    message = "tinyloss has no version of 2025-11-03; the index has 2025-11-01 to 2025-11-05"
+    assert message in absent.stderr, absent.stderr
+    shutil.rmtree(site.root / "nightly")
+    pair = ("diff", "fixtures/step0", "--with", "loss=2025-11-01,2025-11-05")
+    assert site.replay(*pair, **variables).returncode == 1
+    harness.write_text(f'{plain}\n{axis}"2025-12-01..2025-12-30"\n')
+    gone = site.replay(*pair, **variables)
+    assert gone.returncode == 128 and "pip finds no versions of tinyloss" in gone.stderr, (
+        gone.stderr
+    )
+
+
+def test_a_yanked_version_is_untestable(site: Site) -> None:
+    with_loss(site)
+    index = site.publish("simple", {"1.0": "2 * x", "2.0": "2 * x"}, yanked="2.0")
+    site.change_harness('"1.0..2"', '["1.0", "2.0"]')
+    variables = {"PIP_NO_INDEX": "0", "PIP_FIND_LINKS": "", "PIP_INDEX_URL": index}
+    diff = site.replay("diff", "fixtures/step0", "--with", "tinyloss=1.0,2.0", **variables)
+    assert diff.returncode == 125, diff.stdout + diff.stderr
+    assert "tinyloss 2.0 is yanked" in diff.stderr, diff.stderr
+    assert "Reason for being yanked: it is wrong" in diff.stderr, diff.stderr
+
+
+def test_a_version_between_known_ends_that_cannot_be_had_is_told_before_anything_is_replayed(
+    site: Site,
+) -> None:
+    with_loss(site)
+    for version, body in BODIES.items():
+        wheel(site.wheels, version, body)
+    site.change_harness('"1.0..2"', '["1.0", "1.1", "2.1"]')
+    ends = ("--with", "tinyloss=1.0,2.1", "--format", "json")
+    assert site.replay("diff", "fixtures/step0", *ends).returncode == 1
+    for file in site.wheels.iterdir():
+        file.unlink()
+    words = ("bisect", "fixtures/step0", "--over", "tinyloss", "--good", "1.0", "--bad", "2.1")
+    refused = site.replay(*words, "--format", "json")
+    assert refused.returncode == 128, refused.stdout + refused.stderr
+    assert "pip cannot install tinyloss 1.1" in refused.stderr, refused.stderr
+    assert '"events"' not in refused.stdout and '"commit"' not in refused.stdout, refused.stdout
+
+
+def test_values_have_blanks_and_letters_of_any_script(site: Site) -> None:
+    site.change_harness('["plain", "odd"]', '["odd", "very odd", "日本"]')
+    diff = site.replay("diff", "fixtures/step0", "--with", "scale=very odd,日本")
+    assert diff.returncode == 0, diff.stdout + diff.stderr
+    assert "step0 at scale 日本 in the working tree" in diff.stdout, diff.stdout
+    words = ("bisect", "fixtures/step0", "--over", "scale", "--good", "very odd", "--bad", "odd")
+    found = site.replay(*words, "--on", "bits")
+    assert found.stdout.startswith("scale very odd repairs y: "), found.stdout + found.stderr

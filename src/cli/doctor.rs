@@ -272,7 +272,9 @@ fn check_axis(settings: &Settings, harness: &Harness, axis: &Axis) -> DoctorChec
             check_nvrtc_paths(harness, name, values)
         }
         (AxisKind::Nvrtc, _) => check_package_axis(harness, name, "NVRTC"),
-        (AxisKind::Package(package), _) => check_package_axis(harness, name, package),
+        (AxisKind::Package(package) | AxisKind::Nightly { package, .. }, _) => {
+            check_package_axis(harness, name, package)
+        }
         (AxisKind::Compiler | AxisKind::Define(_) | AxisKind::Variable(_), _) => {
             make_optional_check("axis", true, format!("{name}: nothing more is needed"), None)
         }
@@ -285,7 +287,7 @@ fn check_axis(settings: &Settings, harness: &Harness, axis: &Axis) -> DoctorChec
 /// Whether the interpreter of `harness` has what asks for versions of `package`.
 fn check_package_axis(harness: &Harness, name: &str, package: &str) -> DoctorCheck {
     let pip = open_user_shell()
-        .and_then(|shell| Ok(Python::of_program(&shell, harness)?.describe_pip(&shell)?));
+        .and_then(|shell| Ok(Python::of_program(&shell, harness)?.describe_installer(&shell)?));
     match pip {
         Ok(pip) => {
             let detail = format!("{name}: versions of {package} by {pip}");

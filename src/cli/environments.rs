@@ -210,6 +210,8 @@ fn open_axis<'s>(
     let values = workshop.list_values(&axis, &subject.fixture)?;
     let [first_end, second_end] = words.map(|word| find_value(&axis, &values, word));
     let ends = [first_end?, second_end?];
+    let between = ends[0].min(ends[1])..=ends[0].max(ends[1]);
+    workshop.check_reach(&axis, &values[between], &subject.fixture)?;
     let make = Box::new(move |value: &str| workshop.make(&axis, value, &subject.fixture));
     Ok((EnvironmentAxis::new(name.to_owned(), values, make), ends))
 }

@@ -48,7 +48,7 @@ int nvrtcGetPTX(void* p, char* out) { *out = 0; return 0; }
 /// the library beside itself.
 const PYTHON: &str = r#"#!/bin/sh
 here=$(dirname "$0")
-if [ "$1" = -c ]; then printf '/usr/bin/python3\npython 3.11 here\n'; exit 0; fi
+if [ "$1" = -c ]; then printf '/usr/bin/python3\npython 3.11 here\npip 24.0\n'; exit 0; fi
 printf '%s\n' "$*" >> "$here/asked"
 case "$*" in
     *"index versions nvidia-cuda-nvrtc-cu12") echo 'Available versions: 12.1003.5, 12.1001.7, 12.1001.2' ;;

@@ -29,9 +29,10 @@ pub enum EnvironmentError {
     /// The interpreter has no pip.
     #[error("{python} has no pip")]
     NoPip { python: String },
-    /// pip fails.
-    #[error("pip cannot install {package} {version}")]
-    Pip {
+    /// pip or uv fails.
+    #[error("{installer} cannot install {package} {version}")]
+    Installer {
+        installer: &'static str,
         package: String,
         version: String,
         /// Its last words.
@@ -39,6 +40,26 @@ pub enum EnvironmentError {
         tail: LastWords,
         /// Whether this version is at fault, and not the index or the machine.
         is_value_fault: bool,
+    },
+    /// The version was taken back.
+    #[error("{package} {version} is yanked")]
+    Yanked {
+        package: String,
+        version: String,
+        /// The installer's last words.
+        #[source]
+        tail: LastWords,
+    },
+    /// uv is asked for something that only pip does.
+    #[error("uv lists no versions of {package}, and {python} has no pip")]
+    NoListing { package: String, python: String },
+    /// A day has no version.
+    #[error("{package} has no version of {day}; the index has {known}")]
+    NoNightly {
+        package: String,
+        day: String,
+        /// The first and the last day.
+        known: String,
     },
     /// pip does not know any version.
     #[error("pip finds no versions of {package}")]
@@ -98,7 +119,8 @@ impl EnvironmentError {
     /// Whether the value cannot be used here, and others may be.
     pub fn is_value_fault(&self) -> bool {
         match self {
-            EnvironmentError::Pip { is_value_fault, .. }
+            EnvironmentError::Yanked { .. } | EnvironmentError::NoNightly { .. } => true,
+            EnvironmentError::Installer { is_value_fault, .. }
             | EnvironmentError::Command { is_value_fault, .. } => *is_value_fault,
             EnvironmentError::Compiler(error) => matches!(
                 error,
@@ -124,12 +146,21 @@ impl EnvironmentError {
     pub fn hint(&self) -> Option<String> {
         let advice = match self {
             EnvironmentError::NoPip { .. } => {
-                "`python3 -m ensurepip` brings it, or the system's python3-pip"
+                "`python3 -m ensurepip` brings it, or the system's python3-pip; uv in PATH does as well"
             }
-            EnvironmentError::Pip { is_value_fault: true, .. } => {
+            EnvironmentError::NoListing { .. } => {
+                "name the versions in a list, or install pip there: `python3 -m ensurepip`"
+            }
+            EnvironmentError::Installer { is_value_fault: true, .. }
+            | EnvironmentError::Yanked { .. }
+            | EnvironmentError::NoNightly { .. } => {
                 "name another version, or one that has wheels for this interpreter"
             }
-            EnvironmentError::Pip { .. } | EnvironmentError::NoVersions { .. } => {
+            EnvironmentError::Installer { installer: "uv", .. } => {
+                "uv is asked as you have configured it: uv.toml, UV_INDEX_URL, UV_FIND_LINKS; \
+                 what is in the cache needs no index"
+            }
+            EnvironmentError::Installer { .. } | EnvironmentError::NoVersions { .. } => {
                 "pip is asked as you have configured it: `pip config list`, PIP_INDEX_URL, PIP_FIND_LINKS; \
                  what is in the cache needs no index"
             }

@@ -6,6 +6,8 @@
 
 mod command;
 mod error;
+mod installer;
+mod nightly;
 mod nvrtc;
 mod packages;
 mod recorded;
@@ -19,7 +21,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::error::EnvironmentError;
+use self::nightly::Nightly;
 pub use self::packages::Python;
+use self::packages::{Requirement, Scope};
 pub use self::recorded::{RecordedVersion, compare_recorded_versions};
 pub use self::versions::begins_like;
 use crate::compile::Compiler;
@@ -27,7 +31,7 @@ use replay_base::cache::Cache;
 use replay_base::foreign::{Finished, ForeignProgram, Keeper, KeeperError, ProgramBounds};
 use replay_cuda::Nvrtc;
 use replay_fixture::fixture::Fixture;
-use replay_fixture::harness::{Axis, AxisKind, AxisValues, Harness};
+use replay_fixture::harness::{Axis, AxisKind, AxisValues, Harness, is_nvrtc_path};
 
 /// An environment other than the session's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -208,12 +212,72 @@ impl<'w> Workshop<'w> {
                 let python = self.python(&fixture.harness)?;
                 versions::list_versions(self, &python, package, [first, last])
             }
+            (AxisValues::Between { first, last }, AxisKind::Nightly { package, index }) => {
+                let python = self.python(&fixture.harness)?;
+                Nightly { package, index }.list_days(self, &python, [first, last])
+            }
             (AxisValues::Between { first, last }, AxisKind::Nvrtc) => {
                 let python = self.python(&fixture.harness)?;
                 nvrtc::list_nvrtc_versions(self, &python, [first, last])
             }
             (AxisValues::Between { .. }, _) => unreachable!("only versions have ranges"),
         }
+    }
+
+    /// What has to be installed for `value` of `axis`; none if that is nothing.
+    fn require<'r>(
+        &'r self,
+        axis: &Axis,
+        value: &str,
+        harness: &Harness,
+    ) -> Result<Option<Requirement<'r>>, EnvironmentError> {
+        let (package, version, index) = match &axis.kind {
+            AxisKind::Package(package) => (package, value.to_owned(), None),
+            AxisKind::Nightly { package, index } => {
+                let python = self.python(harness)?;
+                let version = Nightly { package, index }.find_version(self, &python, value)?;
+                (package, version, Some(index.clone()))
+            }
+            AxisKind::Nvrtc if !is_nvrtc_path(value) => {
+                return Ok(Some(nvrtc::require_nvrtc(self, self.python(harness)?, value)));
+            }
+            _ => return Ok(None),
+        };
+        Ok(Some(Requirement {
+            workshop: self,
+            python: self.python(harness)?,
+            package: package.clone(),
+            wanted: vec![format!("{package}=={version}")],
+            version,
+            index,
+            scope: Scope::Lacking,
+        }))
+    }
+
+    /// Asks for the first of `values` that is not in the cache: what cannot be had because of the index is met before anything is
+    /// replayed.
+    ///
+    /// # Errors
+    /// [`EnvironmentError`] if something else than the value is at fault.
+    pub fn check_reach(
+        &self,
+        axis: &Axis,
+        values: &[String],
+        fixture: &Fixture,
+    ) -> Result<(), EnvironmentError> {
+        for value in values {
+            let asked = match self.require(axis, value, &fixture.harness) {
+                Ok(None) => continue,
+                Ok(Some(requirement)) if requirement.is_known() => continue,
+                Ok(Some(requirement)) => requirement.reach(),
+                Err(error) => Err(error),
+            };
+            return match asked {
+                Err(error) if !error.is_value_fault() => Err(error),
+                _ => Ok(()),
+            };
+        }
+        Ok(())
     }
 
     /// The environment with `value` of `axis` for `fixture`.
@@ -237,7 +301,10 @@ impl<'w> Workshop<'w> {
                 let folder = harness_folder(&fixture.harness);
                 EnvironmentChange::Variables(command::ask_command(self, words, value, &folder)?)
             }
-            AxisKind::Package(package) => packages::install_package(self, package, value, fixture)?,
+            AxisKind::Package(_) | AxisKind::Nightly { .. } => {
+                let requirement = self.require(axis, value, &fixture.harness)?;
+                packages::install_packages(&requirement.expect("an axis of packages"), fixture)?
+            }
         };
         Ok(Environment { axis: axis.name.clone(), value: value.to_owned(), change })
     }

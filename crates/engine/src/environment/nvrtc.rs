@@ -1,7 +1,5 @@
 //! NVRTC as an axis: an installation, or NVIDIA's packages for Python with the library and the headers of its version.
 
-use std::path::PathBuf;
-
 use super::packages::{Requirement, Scope};
 use super::versions::{list_known_versions, select_between};
 use super::{EnvironmentChange, EnvironmentError, Python, Workshop, harness_folder};
@@ -34,26 +32,34 @@ pub(super) fn provide_nvrtc(
         let line = format!("NVRTC {major}.{minor}: {}", nvrtc.path().display());
         return Ok(EnvironmentChange::Nvrtc { nvrtc, lines: vec![line] });
     }
+    let requirement = require_nvrtc(workshop, workshop.python(&fixture.harness)?, value);
+    let packages = requirement.resolve_known()?;
+    let nvrtc = Nvrtc::open(&requirement.provide(&packages)?)?;
+    let lines = packages.iter().map(ToString::to_string).collect();
+    Ok(EnvironmentChange::Nvrtc { nvrtc, lines })
+}
+
+/// The packages for `value`, a version, by what `python` has to install them.
+pub(super) fn require_nvrtc<'w>(
+    workshop: &'w Workshop<'w>,
+    python: Python,
+    value: &str,
+) -> Requirement<'w> {
     let (major, minor) = parse_nvrtc_release(value).expect("a harness names a version or a path");
     let release = format!("{major}.{minor}");
     let package = name_nvrtc(major);
     // Without a patch the newest one is meant.
     let wanted = if value == release { format!("{release}.*") } else { value.to_owned() };
     let headers = name_package("cuda-runtime", major);
-    let python = workshop.python(&fixture.harness)?;
-    let requirement = Requirement {
+    Requirement {
         workshop,
-        python: &python,
-        package: &package,
-        version: value,
+        python,
         wanted: vec![format!("{package}=={wanted}"), format!("{headers}=={release}.*")],
+        package,
+        version: value.to_owned(),
+        index: None,
         scope: Scope::Alone,
-    };
-    let packages = requirement.resolve_known()?;
-    let folder: PathBuf = requirement.provide(&packages)?;
-    let nvrtc = Nvrtc::open(&folder)?;
-    let lines = packages.iter().map(ToString::to_string).collect();
-    Ok(EnvironmentChange::Nvrtc { nvrtc, lines })
+    }
 }
 
 /// The versions of NVRTC from `ends[0]` to `ends[1]`, the oldest first, each without its patch.
@@ -65,7 +71,7 @@ pub(super) fn list_nvrtc_versions(
     let [first, last] = ends.map(|end| parse_nvrtc_release(end).expect("ends are versions"));
     let mut known = Vec::new();
     for major in first.0..=last.0 {
-        let of_major = list_known_versions(workshop, python, &name_nvrtc(major))?;
+        let of_major = list_known_versions(workshop, python, &name_nvrtc(major), None)?;
         // The newest first, as in the answer for one package.
         known.splice(0..0, of_major);
     }

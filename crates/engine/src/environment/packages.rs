@@ -14,8 +14,9 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::error::tail_of;
+use super::installer::{Installer, parse_uv_plan};
 use super::{EnvironmentChange, EnvironmentError, SEARCH_PATH, UserShell, Workshop};
-use replay_base::cache::{CacheKind, PACKAGES};
+use replay_base::cache::CacheKind;
 use replay_base::foreign::Finished;
 use replay_fixture::fixture::Fixture;
 use replay_fixture::harness::Harness;
@@ -65,13 +66,15 @@ const IDENTITY: &str = "REPLAY_ENVIRONMENT";
 const FOLDER: &str = "REPLAY_PACKAGES";
 /// How the interpreter of a program may be called.
 const PYTHON: &str = "python";
-/// The beginning of the variables that configure pip.
-const PIP: &str = "PIP_";
-/// Signs of an index out of reach, in pip's words.
-const UNREACHABLE: [&str; 5] = [
+/// The beginnings of the variables that configure pip and uv.
+const SETTINGS: [&str; 2] = ["PIP_", "UV_"];
+/// Signs of an index out of reach, in the words of pip and of uv, and of a machine at fault.
+const UNREACHABLE: [&str; 7] = [
     "(from versions: none)",
     "Retrying (Retry",
     "Could not fetch URL",
+    "Failed to fetch",
+    "was not found in the",
     "No space left on device",
     "Permission denied",
 ];
@@ -116,12 +119,19 @@ impl Python {
         self.description.lines().skip(OWN_LINES)
     }
 
-    /// What its pip says that it is, such as `pip 23.2.1 from ...`.
+    /// What installs packages for it, such as `pip 23.2.1 from ...`.
     ///
     /// # Errors
-    /// [`EnvironmentError`] if it has none.
-    pub fn describe_pip(&self, shell: &UserShell) -> Result<String, EnvironmentError> {
-        let finished = self.run(shell, ["-m", "pip", "--version"].map(OsString::from).into())?;
+    /// [`EnvironmentError`] if there is nothing.
+    pub fn describe_installer(&self, shell: &UserShell) -> Result<String, EnvironmentError> {
+        let finished = match Installer::find(shell, self) {
+            Installer::Pip => {
+                self.run(shell, ["-m", "pip", "--version"].map(OsString::from).into())?
+            }
+            Installer::Uv(uv) => {
+                shell.run(vec![uv.into(), "--version".into()], Some(self.folder.clone()), &[])?
+            }
+        };
         let printed = String::from_utf8_lossy(&finished.stdout).trim().to_owned();
         if finished.success() {
             Ok(printed)
@@ -130,11 +140,21 @@ impl Python {
         }
     }
 
-    fn name(&self) -> String {
+    /// Its file.
+    pub(super) fn executable(&self) -> &str {
+        self.description.lines().next().unwrap_or_default()
+    }
+
+    /// Where it runs.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub(super) fn name(&self) -> String {
         self.word.to_string_lossy().into_owned()
     }
 
-    fn run(
+    pub(super) fn run(
         &self,
         shell: &UserShell,
         arguments: Vec<OsString>,
@@ -142,20 +162,6 @@ impl Python {
         let words = [vec![self.word.clone()], arguments].concat();
         let quiet = [("PIP_DISABLE_PIP_VERSION_CHECK", "1"), ("PIP_NO_INPUT", "1")];
         shell.run(words, Some(self.folder.clone()), &quiet)
-    }
-
-    /// Runs its pip with `arguments`, as the user has configured it.
-    pub(super) fn pip(
-        &self,
-        workshop: &Workshop<'_>,
-        arguments: &[&str],
-    ) -> Result<Finished, EnvironmentError> {
-        let words = ["-m", "pip"].iter().chain(arguments).map(OsString::from).collect();
-        let finished = self.run(&workshop.shell, words)?;
-        if String::from_utf8_lossy(&finished.stderr).contains("No module named pip") {
-            return Err(EnvironmentError::NoPip { python: self.name() });
-        }
-        Ok(finished)
     }
 }
 
@@ -165,17 +171,12 @@ struct Resolved {
     packages: Vec<InstalledPackage>,
 }
 
-/// `version` of `package` with what it needs, for the program of `fixture`.
-pub(super) fn install_package(
-    workshop: &Workshop<'_>,
-    package: &str,
-    version: &str,
+/// What `requirement` needs, for the program of `fixture`.
+pub(super) fn install_packages(
+    requirement: &Requirement<'_>,
     fixture: &Fixture,
 ) -> Result<EnvironmentChange, EnvironmentError> {
-    let python = workshop.python(&fixture.harness)?;
-    let wanted = vec![format!("{package}=={version}")];
-    let requirement =
-        Requirement { workshop, python: &python, package, version, wanted, scope: Scope::Lacking };
+    let Requirement { workshop, python, .. } = requirement;
     let packages = requirement.resolve_known()?;
     let digest = blake3::hash(format!("{:?}", (&python.description, &packages)).as_bytes());
     let mut variables = vec![(IDENTITY.to_owned(), digest.to_hex()[..40].to_owned())];
@@ -192,7 +193,7 @@ pub(super) fn install_package(
         variables.push((SEARCH_PATH.to_owned(), search_path));
         variables.push((FOLDER.to_owned(), folder.display().to_string()));
     }
-    let packages = replace_packages(&python, &packages);
+    let packages = replace_packages(python, &packages);
     Ok(EnvironmentChange::Packages { variables, packages })
 }
 
@@ -225,63 +226,160 @@ pub(super) enum Scope {
 /// A version of a package for an interpreter.
 pub(super) struct Requirement<'r> {
     pub workshop: &'r Workshop<'r>,
-    pub python: &'r Python,
+    pub python: Python,
     /// The package that is another one, as messages name it.
-    pub package: &'r str,
-    pub version: &'r str,
-    /// What pip is asked for: `triton==3.6.0`.
+    pub package: String,
+    pub version: String,
+    /// What is asked for: `triton==3.6.0`.
     pub wanted: Vec<String>,
+    /// The index, if it is not the user's.
+    pub index: Option<String>,
     pub scope: Scope,
 }
 
 impl Requirement<'_> {
-    /// What pip installs for it, the first time or remembered.
+    /// Whether it needs no index.
+    pub(super) fn is_known(&self) -> bool {
+        self.recall().is_some_and(|packages| {
+            let key = self.set_key(&packages);
+            packages.is_empty() || self.workshop.cache.use_packages(&key).is_some()
+        })
+    }
+
+    /// Resolves it, if need be again: an index out of reach is met here.
+    pub(super) fn reach(&self) -> Result<(), EnvironmentError> {
+        self.resolve().map(|_| ())
+    }
+
+    /// What was resolved for it before.
+    fn recall(&self) -> Option<Vec<InstalledPackage>> {
+        let bytes = self.workshop.cache.read(CacheKind::Fact, &self.key())?;
+        let resolved: Resolved = serde_json::from_slice(&bytes).ok()?;
+        Some(resolved.packages)
+    }
+
+    /// What is installed for it, the first time or remembered.
     pub(super) fn resolve_known(&self) -> Result<Vec<InstalledPackage>, EnvironmentError> {
-        let cache = &self.workshop.cache;
-        let key = self.key();
-        let known = cache.read(CacheKind::Fact, &key);
-        if let Some(Resolved { packages }) =
-            known.and_then(|bytes| serde_json::from_slice(&bytes).ok())
-        {
+        if let Some(packages) = self.recall() {
             return Ok(packages);
         }
         let resolved = self.resolve()?;
         let text = serde_json::to_vec(&resolved).expect("packages are plain data");
-        cache.write(CacheKind::Fact, &key, &text)?;
+        self.workshop.cache.write(CacheKind::Fact, &self.key(), &text)?;
         Ok(resolved.packages)
     }
 
-    /// The key of what pip resolves: the interpreter with its packages, pip's configuration by variables, what it is asked.
+    /// The key of what is resolved: the interpreter with its packages, the user's configuration by variables, what is asked.
     fn key(&self) -> String {
-        let Requirement { workshop, python, wanted, scope, .. } = self;
+        let Requirement { workshop, python, wanted, index, scope, .. } = self;
         let mut hasher = blake3::Hasher::new_derive_key("replay resolved packages 2");
-        let is_of_pip = |name: &OsString| name.to_string_lossy().starts_with(PIP);
+        let is_of_installer = |name: &OsString| {
+            let name = name.to_string_lossy();
+            SETTINGS.iter().any(|prefix| name.starts_with(prefix))
+        };
         let mut configuration: Vec<_> =
-            workshop.shell.variables.iter().filter(|(name, _)| is_of_pip(name)).collect();
+            workshop.shell.variables.iter().filter(|(name, _)| is_of_installer(name)).collect();
         configuration.sort();
-        let asked = format!("{:?}", (&python.description, configuration, wanted, scope));
+        let asked = format!("{:?}", (&python.description, configuration, wanted, index, scope));
         hasher.update(asked.as_bytes());
         hasher.finalize().to_hex()[..40].to_owned()
     }
 
-    /// Asks pip what it would install.
+    fn installer(&self) -> Installer {
+        Installer::find(&self.workshop.shell, &self.python)
+    }
+
+    /// Runs `command` of `installer` with `options` and `requirements`.
+    fn run(
+        &self,
+        installer: &Installer,
+        command: &str,
+        options: &[&str],
+        requirements: &[String],
+    ) -> Result<Finished, EnvironmentError> {
+        let index = self.index.iter().flat_map(|url| installer.index_options(url));
+        let options = options.iter().map(|&option| option.to_owned());
+        let arguments: Vec<String> =
+            options.chain(index).chain(requirements.iter().cloned()).collect();
+        installer.run(&self.workshop.shell, &self.python, command, &arguments)
+    }
+
+    /// Asks what would be installed.
     fn resolve(&self) -> Result<Resolved, EnvironmentError> {
+        let installer = self.installer();
+        let name = installer.name();
         let Requirement { workshop, package, version, .. } = self;
-        (workshop.tell)(&format!("asking pip for {package} {version}"));
-        let scratch = workshop.cache.scratch()?;
+        (workshop.tell)(&format!("asking {name} for {package} {version}"));
+        match installer {
+            Installer::Pip => self.resolve_by_pip(&installer),
+            Installer::Uv(_) => self.resolve_by_uv(&installer),
+        }
+    }
+
+    fn resolve_by_pip(&self, pip: &Installer) -> Result<Resolved, EnvironmentError> {
+        let scratch = self.workshop.cache.scratch()?;
         let report = scratch.path().join("report.json");
         let report_word = report.to_string_lossy();
-        let mut arguments = vec!["install", "--quiet", "--dry-run", "--report", &*report_word];
+        let mut options = vec!["--quiet", "--dry-run", "--report", &*report_word];
         if self.scope == Scope::Alone {
-            arguments.extend(["--ignore-installed", "--no-deps"]);
+            options.extend(["--ignore-installed", "--no-deps"]);
         }
-        arguments.extend(self.wanted.iter().map(String::as_str));
-        let finished = self.python.pip(workshop, &arguments)?;
+        let finished = self.run(pip, "install", &options, &self.wanted)?;
         let text = fs::read(&report).unwrap_or_default();
         match serde_json::from_slice::<PipReport>(&text) {
+            Ok(_) if self.is_yanked(&finished) => Err(self.yanked(&finished)),
             Ok(report) if finished.success() => Ok(report.resolved()),
-            _ => Err(self.failure(&finished)),
+            _ => Err(self.failure(pip, &finished)),
         }
+    }
+
+    /// uv tells names and versions; the hashes of these it tells when it compiles requirements.
+    fn resolve_by_uv(&self, uv: &Installer) -> Result<Resolved, EnvironmentError> {
+        let mut options = vec!["--dry-run", "--break-system-packages"];
+        if self.scope == Scope::Alone {
+            options.extend(["--reinstall", "--no-deps"]);
+        }
+        let finished = self.run(uv, "install", &options, &self.wanted)?;
+        if !finished.success() {
+            return Err(self.failure(uv, &finished));
+        }
+        let printed = String::from_utf8_lossy(&finished.stderr).into_owned();
+        if self.is_yanked(&finished) {
+            return Err(self.yanked(&finished));
+        }
+        let pins = parse_uv_plan(&printed);
+        if pins.is_empty() {
+            return Ok(Resolved { packages: Vec::new() });
+        }
+        let scratch = self.workshop.cache.scratch()?;
+        let file = scratch.path().join("requirements.txt");
+        let text = format!("{}\n", pins.join("\n"));
+        fs::write(&file, text)
+            .map_err(|source| EnvironmentError::File { doing: "write requirements", source })?;
+        let options = ["--quiet", "--no-deps", "--generate-hashes", "--no-header", "--no-annotate"];
+        let file = [file.display().to_string()];
+        let hashed = self.run(uv, "compile", &options, &file)?;
+        if !hashed.success() {
+            return Err(self.failure(uv, &hashed));
+        }
+        let source = blake3::hash(&hashed.stdout).to_hex().to_string();
+        let packages = pins.iter().filter_map(|pin| pin.split_once("=="));
+        let mut packages: Vec<InstalledPackage> = packages
+            .map(|(name, version)| InstalledPackage {
+                name: name.to_owned(),
+                version: version.to_owned(),
+                source: source.clone(),
+            })
+            .collect();
+        packages.sort();
+        Ok(Resolved { packages })
+    }
+
+    /// The key of the folder with `packages`.
+    fn set_key(&self, packages: &[InstalledPackage]) -> String {
+        let interpreter = self.python.description.lines().nth(1).unwrap_or_default();
+        let content = format!("{:?}", (interpreter, packages));
+        blake3::hash(content.as_bytes()).to_hex()[..40].to_owned()
     }
 
     /// The folder with `packages`, made if the cache lacks it.
@@ -290,14 +388,8 @@ impl Requirement<'_> {
         packages: &[InstalledPackage],
     ) -> Result<PathBuf, EnvironmentError> {
         let Requirement { workshop, package, version, .. } = self;
-        let interpreter = self.python.description.lines().nth(1).unwrap_or_default();
-        let content = format!("{:?}", (interpreter, packages));
-        let key = blake3::hash(content.as_bytes()).to_hex()[..40].to_owned();
-        let folder = workshop.cache.root().join(PACKAGES).join(key);
-        if folder.is_dir() {
-            // What is used is young.
-            let _ = fs::File::open(&folder)
-                .and_then(|file| file.set_modified(std::time::SystemTime::now()));
+        let key = self.set_key(packages);
+        if let Some(folder) = workshop.cache.use_packages(&key) {
             return Ok(folder);
         }
         (workshop.tell)(&format!("installing {package} {version}"));
@@ -308,32 +400,45 @@ impl Requirement<'_> {
             .map(|package| format!("{}=={}", package.name, package.version))
             .collect();
         let target = made.to_string_lossy();
-        let mut arguments = vec!["install", "--quiet", "--no-deps", "--target", &*target];
-        arguments.extend(requirements.iter().map(String::as_str));
-        let finished = self.python.pip(workshop, &arguments)?;
+        let options = ["--quiet", "--no-deps", "--target", &*target];
+        let installer = self.installer();
+        let finished = self.run(&installer, "install", &options, &requirements)?;
         if !finished.success() || !made.is_dir() {
-            return Err(self.failure(&finished));
+            return Err(self.failure(&installer, &finished));
         }
-        let around = workshop.cache.root().join(PACKAGES);
-        let moved = fs::create_dir_all(around).and_then(|()| fs::rename(&made, &folder));
-        match moved {
-            // Another process was faster.
-            Err(_) if folder.is_dir() => Ok(folder),
-            Err(source) => {
-                Err(EnvironmentError::File { doing: "keep packages in the cache", source })
-            }
-            Ok(()) => Ok(folder),
+        Ok(workshop.cache.keep_packages(&made, &key)?)
+    }
+
+    /// Whether the installer warns that the version was taken back. One that is named in full is installed all the same.
+    fn is_yanked(&self, finished: &Finished) -> bool {
+        let printed = String::from_utf8_lossy(&finished.stderr).into_owned();
+        let name = plain_name(&self.package);
+        let signs = [
+            format!("is a yanked version: '{name}'"),
+            format!("`{name}=={}` is yanked", self.version),
+        ];
+        printed
+            .lines()
+            .any(|line| signs.iter().any(|sign| plain_name(line).contains(&plain_name(sign))))
+    }
+
+    fn yanked(&self, finished: &Finished) -> EnvironmentError {
+        EnvironmentError::Yanked {
+            package: self.package.clone(),
+            version: self.version.clone(),
+            tail: tail_of(finished),
         }
     }
 
-    fn failure(&self, finished: &Finished) -> EnvironmentError {
+    fn failure(&self, installer: &Installer, finished: &Finished) -> EnvironmentError {
         let printed =
             [&finished.stderr, &finished.stdout].map(|text| String::from_utf8_lossy(text));
         let is_unreachable =
             UNREACHABLE.iter().any(|sign| printed.iter().any(|text| text.contains(sign)));
-        EnvironmentError::Pip {
-            package: self.package.to_owned(),
-            version: self.version.to_owned(),
+        EnvironmentError::Installer {
+            installer: installer.name(),
+            package: self.package.clone(),
+            version: self.version.clone(),
             tail: tail_of(finished),
             is_value_fault: !is_unreachable,
         }

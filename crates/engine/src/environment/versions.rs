@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use super::error::tail_of;
+use super::installer::Installer;
 use super::{EnvironmentError, Python, Workshop};
 
 /// What stands before the list in pip's answer.
@@ -15,17 +16,25 @@ pub(super) fn list_versions(
     package: &str,
     ends: [&String; 2],
 ) -> Result<Vec<String>, EnvironmentError> {
-    select_between(package, &list_known_versions(workshop, python, package)?, ends)
+    select_between(package, &list_known_versions(workshop, python, package, None)?, ends)
 }
 
-/// All versions of `package`, the newest first.
+/// All versions of `package`, the newest first; those of `index`, or of the user's own.
 pub(super) fn list_known_versions(
     workshop: &Workshop<'_>,
     python: &Python,
     package: &str,
+    index: Option<&str>,
 ) -> Result<Vec<String>, EnvironmentError> {
     (workshop.tell)(&format!("asking pip for the versions of {package}"));
-    let finished = python.pip(workshop, &["index", "versions", package])?;
+    let installer = Installer::find(&workshop.shell, python);
+    if installer != Installer::Pip {
+        let package = package.to_owned();
+        return Err(EnvironmentError::NoListing { package, python: python.name() });
+    }
+    let options = index.map_or(Vec::new(), |url| installer.index_options(url));
+    let arguments = [vec!["versions".to_owned(), package.to_owned()], options].concat();
+    let finished = installer.run(&workshop.shell, python, "index", &arguments)?;
     let printed = String::from_utf8_lossy(&finished.stdout).into_owned();
     let known = parse_versions(&printed);
     if known.is_empty() {
