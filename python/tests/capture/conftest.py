@@ -15,9 +15,8 @@ from gradreplay.capture.session import state
 
 if os.environ.get("GRADREPLAY_ALL_FRAMEWORKS"):
     # Nothing is skipped silently where all of them are said to be there.
-    missing = [
-        name for name in ("torch", "jax", "triton") if importlib.util.find_spec(name) is None
-    ]
+    frameworks = ("torch", "jax", "triton", "flax", "equinox")
+    missing = [name for name in frameworks if importlib.util.find_spec(name) is None]
     assert not missing, f"missing: {', '.join(missing)}"
 
 

@@ -213,6 +213,20 @@ def step(x, moments, config, prepared, plain, table, call, shaped, window):
     hold(replayed("step", np.asarray), expected())
 
 
+def test_attributes_with_names_that_python_cannot_write_are_made_again(model: Any) -> None:
+    made = model(
+        MODEL + 'def step(x, plain): return x * getattr(plain, "0") + vars(plain)["class"]\n'
+    )
+    step = capture.function(made.step)
+    plain = made.Plain(0.5)
+    vars(plain).update({"0": 2.0, "class": 1.0})
+    with capture.step("fixtures/step{step}", step=0, strict=True):
+        step(np.arange(3.0), plain)
+    capture.flush()
+    assert "**{'0': float(plain_0)}, **{'class': float(plain_class)}" in script("step")
+    hold(replayed("step", np.asarray), expected())
+
+
 def test_a_step_of_jax_with_states_layers_keys_and_static_values_is_made_again(model: Any) -> None:
     jax = pytest.importorskip("jax")
     made = model(JAX_MODEL)

@@ -174,7 +174,7 @@ class Tap:
             self.failed(error)
             return self.original(*args, **kwargs)
         again, keywords = traced.given.rebuild(arrays)
-        result = traced.run(lambda: self.original(*again, **keywords))
+        result = traced.run(again, keywords)
         try:
             return traced.leave(result, number)
         except Exception as error:
@@ -249,9 +249,9 @@ class Traced:
         number, same = tap(index, self.given.arrays)
         return {**self.given.arrays, **same}, number
 
-    def run(self, call: Callable[[], Any]) -> Any:
-        """The result of the function, which `call` calls."""
-        return call()
+    def run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """The result of the function."""
+        return self.tap.original(*args, **kwargs)
 
     def leave(self, result: Any, number: Any) -> Any:
         """The result of the function, tapped."""

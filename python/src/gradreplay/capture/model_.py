@@ -54,14 +54,14 @@ def model(
 ) -> _M:
     """Captures the modules of `model`, a `torch.nn.Module`, in the steps of `capture.step`; returns it.
 
-    With JAX it is a module of Python, whose functions are captured, or a pytree of functions; the pytree of
-    captured functions is returned.
+    With JAX it is a module of Python, whose functions are captured, a pytree of functions, of which one of
+    captured functions is returned, or a pytree that can be called, as Equinox and Flax's nnx make them.
 
     Without options these are the model and all modules in it. `max_bytes` of the step limits their bytes.
 
     - `name`: that of the step's folder and harness.
     - `depth`: modules at most so deep; the model itself is at 0.
-    - `match`: modules, or functions, with a path that a pattern fits, such as `"layers.*.attn"`.
+    - `match`: modules or functions with a path that a pattern fits, such as `"layers.*.attn"`.
     - `leaves`: modules without others in them.
     - `import_as`: `module:name` of a function without parameters that builds such a model.
     - `strict`: whether errors of capturing are raised instead of logged.
@@ -75,14 +75,14 @@ def model(
             kind = type(model).__qualname__
             raise CaptureError(
                 f"capture.model takes a torch.nn.Module, not a {kind}",
-                "with JAX it takes a module of Python or a pytree of functions; "
+                "with JAX it takes a module of Python, a pytree of functions or a module of Equinox or nnx; "
                 "capture.jax_function takes one function",
             )
         if depth is not None or leaves or import_as is not None:
             raise CaptureError(
                 "depth, leaves and import_as are for modules of PyTorch", "choose by match"
             )
-        return cast(_M, model_jax.capture_functions(model, name, patterns, strict=strict))
+        return cast(_M, model_jax.capture_model(model, name, patterns, strict=strict))
     chosen = {
         path: module
         for path, module in whole.named_modules()

@@ -1,4 +1,5 @@
-"""Models of JAX as `capture.model` has them: functions of one module of Python, or a pytree of functions.
+"""Models of JAX as `capture.model` has them: functions of one module of Python, a pytree of functions, or
+objects that are called (:mod:`.model_objects`).
 
 Each function is tapped as :mod:`.jax_` taps one. What lies in what, and the order of calls where nothing is
 called twice, is known from tracing: devices hand tensors over as they come to it.
@@ -19,12 +20,13 @@ from typing import Any, cast
 import numpy as np
 
 from ..signatures import signature
-from . import host, jax_
+from . import host, jax_, model_objects
 from .arguments import Arguments, Names
 from .errors import CaptureError
 from .host import Taken
 from .jax_ import Tap, Traced
-from .model_step import ModelStep, PartCall, close_record
+from .model_objects import Objects, Variables
+from .model_step import ModelStep, PartCall, close_record, list_some
 from .record import Function, Record
 from .scripts import Lines
 from .session import Step, register, state
@@ -46,27 +48,27 @@ class _JaxModel:
 
 
 def is_model(value: Any) -> bool:
-    """Whether this is a module of Python, or a pytree of functions, where JAX is in use."""
+    """Whether this is a module of Python, or a pytree of functions or with objects that are called, where JAX
+    is in use."""
     jax: Any = sys.modules.get("jax")
     if jax is None:
         return False
-    if isinstance(value, ModuleType):
+    if isinstance(value, ModuleType) or model_objects.read_objects(value) is not None:
         return True
     leaves = jax.tree_util.tree_leaves(value)
     return not callable(value) and bool(leaves) and all(_is_function(leaf) for leaf in leaves)
 
 
-def capture_functions(value: Any, name: str, match: Sequence[str] | None, *, strict: bool) -> Any:
-    """Captures the functions of a model that a pattern of `match` fits.
+def capture_model(value: Any, name: str, match: Sequence[str] | None, *, strict: bool) -> Any:
+    """Captures the functions, or the objects, of a model that a pattern of `match` fits.
 
-    Returns the pytree of captured functions, or the module, in which they are now.
+    Returns the pytree of captured functions, or the module or the objects, in which they are now.
     Raises :class:`CaptureError` if there are none, or the name is taken."""
+    objects = model_objects.read_objects(value)
+    if objects is not None:
+        return _capture_objects(value, objects, name, match, strict=strict)
     found = _functions_of(value)
-    chosen = [
-        path
-        for path in found
-        if match is None or any(fnmatch.fnmatchcase(path, pattern) for pattern in match)
-    ]
+    chosen = [path for path in found if _is_chosen(path, match)]
     if not chosen:
         known = ", ".join(found) or "none"
         raise CaptureError("no function of the model is chosen", f"its functions are {known}")
@@ -83,6 +85,10 @@ def capture_functions(value: Any, name: str, match: Sequence[str] | None, *, str
     return jax.tree_util.tree_map_with_path(
         lambda path, leaf: wrapped.get(_path_text(path), leaf), value
     )
+
+
+def _is_chosen(path: str, match: Sequence[str] | None) -> bool:
+    return match is None or any(fnmatch.fnmatchcase(path, pattern) for pattern in match)
 
 
 def _is_function(value: Any) -> bool:
@@ -130,6 +136,46 @@ def _wrap(model: _JaxModel, path: str, function: Callable[..., Any]) -> Callable
     return wrapper
 
 
+# Objects
+
+
+def _capture_objects(
+    value: Any, objects: Objects, name: str, match: Sequence[str] | None, *, strict: bool
+) -> Any:
+    """Captures the calls of a model's objects that a pattern of `match` fits; returns the model."""
+    found = [path for path, _ in model_objects.objects_in(value)]
+    chosen = [path for path in found if _is_chosen(path, match)]
+    if not chosen:
+        known = list_some([path for path in found if path]) or "none"
+        raise CaptureError("no object of the model is chosen", f"its objects are {known}")
+    register(name)
+    jax_.hook_in()
+    first = next(iter(objects.paths))
+    model = _JaxModel(name, model_objects.target_of(first), chosen, strict)
+
+    def captured(original: Callable[..., Any]) -> model_objects.Call:
+        own = frozenset(signature(original).parameters)
+
+        def call(owner: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+            path = objects.path_of(owner) if state.on and not objects.paused else None
+            if path is None:
+                return original(owner, *args, **kwargs)
+            with objects.inside(owner, path):
+                if not _is_chosen(path, match):
+                    return original(owner, *args, **kwargs)
+                target = model_objects.target_of(type(owner))
+                described = Function(path or name, "jax", target, {}, strict=strict)
+                tap = _ObjectTap(
+                    described, original, None, None, {}, model, path, own, objects, owner
+                )
+                return tap.call((owner, *args), kwargs)
+
+        return call
+
+    model_objects.wrap_calls(objects, captured)
+    return value
+
+
 @dataclass(frozen=True)
 class _PartTap(Tap):
     """A function of a model, as it is traced."""
@@ -148,6 +194,19 @@ class _PartTap(Tap):
         if state.step is not None:
             strict = self.model.strict or state.step.strict
             _step_of(self.model, state.step).leave_out(self.path, error, strict=strict)
+
+
+@dataclass(frozen=True)
+class _ObjectTap(_PartTap):
+    """The call of an object of a model, as it is traced."""
+
+    objects: Objects
+    owner: Any
+
+    def trace(self, given: Arguments) -> Traced:
+        """One place in a traced program where the object is called."""
+        model_objects.check_variables(self.owner)
+        return _ObjectTraced(self, given)
 
 
 class _PartTraced(Traced):
@@ -171,13 +230,16 @@ class _PartTraced(Traced):
         self._tapped = {id(value): name for name, value in arrays.items()}
         return arrays, number
 
-    def run(self, call: Callable[[], Any]) -> Any:
+    def run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Calls the function, in which others may be traced."""
         _tracing.append(self)
         try:
-            return call()
+            return self._call(args, kwargs)
         finally:
             _tracing.remove(self)
+
+    def _call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        return self.tap.original(*args, **kwargs)
 
     def leave_to_inner(self, inner: _PartTraced) -> None:
         """Asks for no gradient of what lies in a structure and goes to a captured function as it is.
@@ -281,6 +343,28 @@ class _PartTraced(Traced):
             self._safely(lambda: note(whole, call))
 
 
+class _ObjectTraced(_PartTraced):
+    """One place in a traced program where an object of the model is called."""
+
+    def __init__(self, tap: _ObjectTap, given: Arguments) -> None:
+        super().__init__(tap, given)
+        self._owner, self._objects = tap.owner, tap.objects
+
+    def _call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Calls a copy of the object, with the tapped arrays."""
+        variables = Variables(self._owner, args[0])
+        with self._objects.inside(args[0], self.part.path):
+            result = super()._call(args, kwargs)
+        if not variables.give_back():
+            # What the call makes in an object it makes in this one, too.
+            self._objects.paused = True
+            try:
+                super()._call((self._owner, *args[1:]), kwargs)
+            finally:
+                self._objects.paused = False
+        return result
+
+
 class _JaxCall:
     """One call of a function of a model."""
 
@@ -289,7 +373,8 @@ class _JaxCall:
         self.record = record
         self.path = traced.part.path
         self.function = traced.tap.function
-        self.kind = f"{self.function.target.statement.split()[1]}.{self.function.target.expression}"
+        name = self.function.target.expression.removesuffix(".__call__")
+        self.kind = f"{self.function.target.statement.split()[1]}.{name}"
         self.number = 0
         self.around: PartCall | None = None
         # By the harness's names, those in the pool.

@@ -10,6 +10,7 @@ import collections
 import dataclasses
 import enum
 import functools
+import keyword
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -230,8 +231,14 @@ def _named_tuple(value: Any) -> Structure:
 
 
 def _write_call(names: Sequence[str], name: str, texts: Sequence[str]) -> str:
-    given = (f"{key}={text}" for key, text in zip(names, texts, strict=True))
+    given = (_keyword(key, text) for key, text in zip(names, texts, strict=True))
     return f"{name}({', '.join(given)})"
+
+
+def _keyword(name: str, text: str) -> str:
+    """A keyword argument; the attributes of lists of Flax are called by numbers."""
+    is_name = name.isidentifier() and not keyword.iskeyword(name)
+    return f"{name}={text}" if is_name else f"**{{{name!r}: {text}}}"
 
 
 def _attributes(value: Any, traced: frozenset[str] | None) -> Structure:
