@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,20 @@ def folders(found: Any) -> list[str]:
 
 def reasons(found: Any) -> dict[str, str]:
     return {one["module"]: one["reason"] for one in found.get("left_out", [])}
+
+
+def test_a_model_of_more_modules_than_a_process_may_have_files_is_captured() -> None:
+    model = nn.Sequential(*(Scaled(2) for _ in range(60)))
+    capture.model(model)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(int(file.name) for file in Path("/proc/self/fd").iterdir())
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 50, limits[1]))
+    try:
+        run(model, torch.ones(2), strict=True)
+        capture.flush()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert len(order()["parts"]) == 61
 
 
 def test_what_flows_from_one_module_to_the_next_is_written_once() -> None:

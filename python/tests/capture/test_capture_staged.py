@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import resource
 import signal
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +15,8 @@ from written import inspect
 
 from gradreplay import capture, tensors
 from gradreplay.capture import disk
+from gradreplay.capture import staged as staged_module
+from gradreplay.capture.background import background
 from gradreplay.capture.staged import Staged
 from gradreplay.tensors import TensorFileError
 
@@ -45,6 +50,60 @@ def test_no_file_stays_open_between_tensors() -> None:
     for staged in many:
         staged.add(tensors.take("x", np.zeros(3)))
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_elements_are_put_on_the_disk_while_more_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staged_module, "_STRETCH", 24)
+    synced: list[int] = []
+
+    def noted(descriptor: int) -> None:
+        synced.append(os.fstat(descriptor).st_size)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    staged = Staged(Path("file.safetensors"), 1)
+    x = tensors.take("x", np.zeros(2))
+    places = []
+    for _ in range(4):
+        places.append(staged.add(x))
+        background.wait()
+    # The room for the header comes before them.
+    assert [size % 4096 for size in synced] == [32, 64]
+    staged.finish({"x": x}, {"x": places[0]}, {})
+    assert len(synced) == 3
+
+
+def test_elements_that_could_not_be_put_on_the_disk_leave_no_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(staged_module, "_STRETCH", 8)
+    synchronise = os.fsync
+
+    def fails_once(descriptor: int) -> None:
+        monkeypatch.setattr(os, "fsync", synchronise)
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fails_once)
+    staged = Staged(Path("file.safetensors"), 1)
+    x = tensors.take("x", np.zeros(2))
+    place = staged.add(x)
+    background.wait()
+    with pytest.raises(TensorFileError, match="cannot write file.safetensors: Input/output error"):
+        staged.finish({"x": x}, {"x": place}, {})
+    assert not list(Path().iterdir())
+
+
+def test_a_file_that_is_given_up_while_it_is_put_on_the_disk_says_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(staged_module, "_STRETCH", 8)
+    held = threading.Event()
+    background.submit(held.wait, 0)
+    staged = Staged(Path("file.safetensors"), 1)
+    staged.add(tensors.take("x", np.zeros(2)))
+    staged.discard()
+    held.set()
+    background.wait()
+    assert not caplog.records and not list(Path().iterdir())
 
 
 def test_outputs_without_elements_make_a_whole_file() -> None:

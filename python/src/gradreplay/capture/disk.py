@@ -69,24 +69,20 @@ def put_folder(
                 stack.callback(shutil.rmtree, made, ignore_errors=True)
                 # As long as it is locked its writer lives.
                 stack.enter_context(locked(made))
-            descriptors = [stack.enter_context(opened(made, _FOLDER))]
             for name, pieces in files.items():
                 place = f"{made}/{name}"
                 if isinstance(pieces, Path):
                     _link(pieces, place)
-                    descriptors.append(stack.enter_context(opened(place, os.O_RDONLY)))
-                    continue
-                descriptors.append(stack.enter_context(opened(place, NEW)))
-                write(descriptors[-1], pieces)
-            descriptors += [stack.enter_context(opened(folder, _FOLDER)) for folder in above]
-            _sync(descriptors)
+                else:
+                    _write_new(place, pieces)
+            _sync([made, *(f"{made}/{name}" for name in files), *above])
             name = ""
             with locked(parent) as is_locked:
                 _claim(made, home, list(files), is_locked)
         except OSError as error:
             text = f"cannot write {path / name}: {error.strerror or error}"
             raise TensorFileError(text) from error
-    sync_folder(Path(parent))
+    sync_folder(parent)
 
 
 class Pending:
@@ -109,22 +105,21 @@ class Pending:
             # As long as it is locked its writer lives.
             self._open.enter_context(locked(self.path))
 
-    def finish(self, files: Mapping[str, str]) -> None:
-        """Adds files of text by their paths in the folder, and puts all of it on the disk under its name.
+    def finish(self, files: Mapping[str, bytes]) -> None:
+        """Adds files by their paths in the folder, and puts all of them on the disk, and the folder under its
+        name. What it holds already is on the disk.
 
         Raises :class:`TakenError` if something is there, :class:`OSError` if it cannot be written."""
-        folders = {self.path}
-        for name, content in files.items():
-            place = self.path / name
-            place.parent.mkdir(exist_ok=True)
-            folders.add(place.parent)
-            place.write_text(content, "utf-8")
-        with contextlib.ExitStack() as stack:
-            written = [path for folder in folders for path in folder.iterdir() if path.is_file()]
-            written.sort(key=lambda path: -path.stat().st_size)
-            descriptors = [stack.enter_context(opened(path, os.O_RDONLY)) for path in written]
-            descriptors += [stack.enter_context(opened(folder, _FOLDER)) for folder in folders]
-            _sync(descriptors)
+        home = os.fspath(self.path)
+        folders = {home: None}
+        places = [f"{home}/{name}" for name in files]
+        for place, content in zip(places, files.values(), strict=True):
+            folder = os.path.dirname(place)
+            if folder not in folders:
+                os.mkdir(folder)
+                folders[folder] = None
+            _write_new(place, [content])
+        _sync([*places, *folders])
         try:
             os.replace(self.path, self._home)
         except OSError as error:
@@ -132,7 +127,7 @@ class Pending:
                 raise TakenError from error
             raise
         self._open.close()
-        sync_folder(Path(self._home).parent)
+        sync_folder(os.path.dirname(self._home))
 
     def discard(self) -> None:
         """Deletes what has been written."""
@@ -159,7 +154,7 @@ def _claim(made: str, home: str, names: Sequence[str], is_locked: bool) -> None:
             os.unlink(f"{home}/{left}")
     for name in names:
         os.replace(f"{made}/{name}", f"{home}/{name}")
-    sync_folder(Path(home))
+    sync_folder(home)
 
 
 def _sweep(parent: str) -> None:
@@ -221,13 +216,9 @@ def put(folder: Path, files: Mapping[str, Iterable[Any]], above: Iterable[Path] 
     parts = {name: beside(f"{home}/{name}") for name in files}
     name = ""
     try:
-        with contextlib.ExitStack() as stack:
-            descriptors = []
-            for name, pieces in files.items():
-                descriptors.append(stack.enter_context(opened(parts[name], NEW)))
-                write(descriptors[-1], pieces)
-            descriptors += [stack.enter_context(opened(path, _FOLDER)) for path in above]
-            _sync(descriptors)
+        for name, pieces in files.items():
+            _write_new(parts[name], pieces)
+        _sync([*parts.values(), *above])
         for name, path in parts.items():
             os.replace(path, f"{home}/{name}")
     except BaseException as error:
@@ -259,32 +250,43 @@ def write(descriptor: int, pieces: Iterable[Any]) -> None:
             rest = rest[os.write(descriptor, rest) :]
 
 
-def sync_folder(folder: Path) -> None:
+def _write_new(path: str, pieces: Iterable[Any]) -> None:
+    """Writes a file that is not there yet, and has the kernel begin to put it on the disk."""
+    with opened(path, NEW) as file:
+        write(file, pieces)
+        with contextlib.suppress(AttributeError, OSError):
+            # The kernel does so with what is said not to be needed again.
+            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def sync_folder(folder: str | Path) -> None:
     """Puts the names in a folder on the disk."""
     with opened(folder, _FOLDER) as descriptor:
         os.fsync(descriptor)
 
 
-def _sync(descriptors: Sequence[int]) -> None:
-    """Synchronises files and folders of one moment, the largest first.
+def _sync_path(path: str | Path) -> None:
+    """Puts a file, or the names in a folder, on the disk."""
+    with opened(path, os.O_RDONLY) as descriptor:
+        os.fsync(descriptor)
+
+
+def _sync(paths: Sequence[str | Path]) -> None:
+    """Synchronises files and folders of one moment, which may be more than a process may have open.
 
     Raises the error of the first that cannot be."""
-    # The kernel begins to write what this says is not needed again. The first synchronisation takes it
-    # along. The others find nothing left to write, and wait for a word of the disk: one for all that
-    # ask at the same time.
-    for descriptor in descriptors[1:]:
-        with contextlib.suppress(AttributeError, OSError):
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    os.fsync(descriptors[0])
-    left = deque(descriptors[1:])
+    # The first synchronisation takes along what was begun. The others find nothing left to write, and wait
+    # for a word of the disk: one for all that ask at the same time.
+    _sync_path(paths[0])
+    left = deque(paths[1:])
     errors: list[OSError] = []
 
     def sync_left() -> None:
         while left and not errors:
             with contextlib.suppress(IndexError):
-                descriptor = left.popleft()
+                path = left.popleft()
                 try:
-                    os.fsync(descriptor)
+                    _sync_path(path)
                 except OSError as error:
                     errors.append(error)
 

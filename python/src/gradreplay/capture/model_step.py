@@ -22,6 +22,9 @@ from .session import Step
 # The scalar input that chooses the function of a step's script.
 NUMBER = "part_number"
 
+# By their names, what stands in them.
+_Files = dict[str, bytes]
+
 
 class PartCall(Protocol):
     """One call of a part of the model, whose tensors lie in the pool of its step."""
@@ -203,9 +206,8 @@ class ModelStep:
                 for number, part in enumerate(parts)
                 for name, content in self._fixture(part, number, harness).items()
             }
-            self._write_random(parts)
             assert self._pending is not None
-            self._pending.finish({**files, STEP: self._order(parts)})
+            self._pending.finish({**files, STEP: self._order(parts).encode()})
         except disk.TakenError as error:
             self.discard()
             raise self._taken() from error
@@ -244,21 +246,14 @@ class ModelStep:
             part.plan = replace(part.plan, inputs=inputs, tree=lambda: tree, repository=root)
         return parts
 
-    def _write_random(self, parts: Sequence[_Part]) -> None:
-        assert self._pending is not None
-        for part in parts:
-            if part.call.record.random:
-                place = self._pending.path / part.folder
-                place.mkdir(exist_ok=True)
-                pieces = _tensor_file(part.call.record.random)
-                (place / _RANDOM).write_bytes(pieces)
-
-    def _fixture(self, part: _Part, number: int, harness: Path) -> dict[str, str]:
+    def _fixture(self, part: _Part, number: int, harness: Path) -> _Files:
         call = part.call
         shared = f"../{FILE}"
         entries = [Entry(shared, names=call.inputs)]
+        files: _Files = {}
         if call.record.random:
             entries.append(Entry(_RANDOM))
+            files[_RANDOM] = _tensor_file(call.record.random)
         manifest = Manifest(
             way(self.path / part.folder, harness / f"{part.folder}.toml"),
             f"a call of {self._name(call.path)} in step {self.step.step}",
@@ -268,7 +263,7 @@ class ModelStep:
             {NUMBER: number},
             Entry(shared, names=call.outputs) if call.outputs else None,
         )
-        return {MANIFEST: manifest.text()}
+        return {**files, MANIFEST: manifest.text().encode()}
 
     def _order(self, parts: Sequence[_Part]) -> str:
         """The text of `step.toml`."""

@@ -14,11 +14,14 @@ from pathlib import Path
 from .. import tensors
 from ..tensors import Bytes, Tensor, TensorFileError
 from . import disk
+from .background import background
 from .kept import file_holds
 
 Place = tuple[int, int]
 
 _BLOCK = 4096
+# So many bytes are put on the disk together, while more are added.
+_STRETCH = 1 << 25
 # What one tensor takes of a header, by and large.
 _ENTRY = 256
 
@@ -38,6 +41,11 @@ class Staged:
         self._begun = False
         # Whether elements are missing: the file is then never finished.
         self._broken = False
+        # Elements up to here are on the disk, or on their way.
+        self._sent = 0
+        self._is_sending = False
+        # Why some could not be put there.
+        self._unsent: OSError | None = None
 
     def add(self, tensor: Tensor) -> Place:
         """Writes the elements of a tensor, and returns where they lie.
@@ -53,7 +61,24 @@ class Staged:
             self.discard()
             raise self._failed(error) from error
         start, self._end = self._end, self._end + tensor.data.nbytes
+        if self._end - self._sent >= _STRETCH and not self._is_sending:
+            self._sent, self._is_sending = self._end, True
+            background.submit(self._send, 0)
         return start, self._end
+
+    def _send(self) -> None:
+        """Puts the elements so far on the disk."""
+        try:
+            with disk.opened(self._beside, os.O_WRONLY) as file:
+                os.fsync(file)
+        except FileNotFoundError:
+            # It was discarded.
+            pass
+        except OSError as error:
+            # The system says so once.
+            self._unsent = error
+        finally:
+            self._is_sending = False
 
     def holds(self, place: Place, data: Bytes) -> bool:
         """Whether the elements at a place are `data`."""
@@ -79,6 +104,8 @@ class Staged:
             {name: content[name] for name in order}, places, metadata, self._room
         )
         try:
+            if self._unsent is not None:
+                raise self._unsent
             if len(header) > self._room:
                 self._make_room(len(header))
             with disk.opened(self._beside, os.O_WRONLY) as file:
