@@ -326,3 +326,61 @@ fn a_commit_whose_functions_the_call_does_not_fit_is_untestable_in_a_search() {
     );
     assert_eq!(refused.code, Some(1));
 }
+
+/// What extensions take from ATen's details, and an atomicAdd of their own for a type of PyTorch's.
+const DETAILS: &str = "\
+#include <torch/extension.h>
+#include <ATen/cuda/detail/TensorInfo.cuh>
+#include <ATen/cuda/detail/KernelUtils.h>
+using namespace at::cuda::detail;
+__device__ inline at::Half atomicAdd(at::Half* address, at::Half value) { return *address = *address + value; }
+template <typename T>
+__global__ void copy_kernel(TensorInfo<T, int> to, TensorInfo<T, int> from, int n) {
+  CUDA_KERNEL_LOOP(i, n) {
+    atomicAdd(&to.data[IndexToOffset<T, int, -1>::get(i, to)], from.data[IndexToOffset<T, int, 2>::get(i, from)]);
+  }
+}
+at::Tensor joined(at::Tensor x, at::Tensor w) {
+  at::TensorArg x_arg{x, \"x\", 1}, w_arg{w, \"w\", 2};
+  at::checkAllSameGPU(\"joined\", {x_arg, w_arg});
+  at::checkAllSameType(\"joined\", {x_arg, w_arg});
+  auto both = torch::cat({x, w}, /*dim=*/1).t();
+  auto y = torch::zeros({both.size(0), both.size(1)}, x.options());
+  const int n = both.numel();
+  AT_DISPATCH_FLOATING_TYPES_AND_HALF(x.scalar_type(), \"joined\", ([&] {
+    copy_kernel<scalar_t><<<GET_BLOCKS(n), CUDA_NUM_THREADS>>>(
+        getTensorInfo<scalar_t, int>(y), getTensorInfo<scalar_t, int>(both), n);
+  }));
+  return y.add_(both, -0.5);
+}
+at::Tensor expected(at::Tensor x, at::Tensor w) {
+  auto y = torch::empty({x.size(1) + w.size(1), x.size(0)}, x.options());
+  for (int64_t row = 0; row < y.size(0); row++)
+    y[row].copy_(row < x.size(1) ? x.select(1, row) : w.select(1, row - x.size(1)));
+  return y;
+}
+";
+
+#[test]
+fn details_of_aten_are_there_and_an_extensions_own_functions_come_first() {
+    for dtype in ["f32", "f16"] {
+        let env = TestEnv::new();
+        env.repo.write("k.cu", DETAILS);
+        env.repo.write(
+            "replay.toml",
+            format!(
+                "sources = [\"k.cu\"]\ncall = \"rest = joined(x, w).mul(2).sub(expected(x, w));\"\n\
+                 sizes = [\"both\"]\n\
+                 [inputs]\nx = {{ dtype = \"{dtype}\", shape = [\"rows\", 3] }}\n\
+                 w = {{ dtype = \"{dtype}\", shape = [\"rows\", 2] }}\n\
+                 [outputs.rest]\ndtype = \"{dtype}\"\nshape = [\"both\", \"rows\"]\n"
+            ),
+        );
+        env.repo.commit("An extension");
+        let drawn = env.replay(&["init", "replay.toml", "--random", "rows=4,both=5"]);
+        assert_eq!(drawn.code, Some(0), "{}", drawn.text());
+        let run: Run = env.replay(&["fixtures/random"]);
+        assert_eq!(run.code, Some(0), "{}", run.text());
+        assert!(run.stdout.contains("zeros 20"), "{dtype}: {}", run.text());
+    }
+}

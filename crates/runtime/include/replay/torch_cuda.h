@@ -93,7 +93,51 @@ template <class T>
 constexpr T ATenCeilDiv(T a, T b) {
   return (a + b - 1) / b;
 }
+namespace detail {
+template <class T, class Index>
+TensorInfo<T, Index> getTensorInfo(const Tensor& tensor) {
+  TensorInfo<T, Index> info;
+  info.data = tensor.data_ptr<std::remove_const_t<T>>();
+  info.dims = static_cast<int>(tensor.dim());
+  if (info.dims > MAX_TENSORINFO_DIMS) replay_torch::fail("CUDA Tensors cannot have more than 25 dimensions");
+  for (int i = 0; i < info.dims; i++) {
+    info.sizes[i] = static_cast<Index>(tensor.size(i));
+    info.strides[i] = static_cast<Index>(tensor.stride(i));
+  }
+  return info;
+}
+inline bool canUse32BitIndexMath(const Tensor& tensor, int64_t most = std::numeric_limits<int32_t>::max()) {
+  return tensor.numel() <= most;
+}
+}  // namespace detail
 }  // namespace cuda
+namespace native {
+using at::cuda::detail::canUse32BitIndexMath;
+}
+
+// ATen/TensorUtils.h: arguments that name themselves when a check fails.
+using CheckedFrom = const char*;
+struct TensorArg {
+  TensorArg(const Tensor& tensor, const char* name, int position) : tensor(tensor), name(name), pos(position) {}
+  const Tensor* operator->() const { return &tensor; }
+  const Tensor& operator*() const { return tensor; }
+  const Tensor& tensor;
+  const char* name;
+  int pos;
+};
+inline void checkAllSameGPU(CheckedFrom from, ArrayRef<TensorArg> tensors) {
+  for (const TensorArg& argument : tensors)
+    if (argument->defined() && !argument->is_cuda())
+      replay_torch::fail(c10::str("Expected tensor for argument #", argument.pos, " '", argument.name,
+                                  "' to be on the GPU (while checking arguments for ", from, ")"));
+}
+inline void checkAllSameType(CheckedFrom from, ArrayRef<TensorArg> tensors) {
+  for (const TensorArg& argument : tensors)
+    if (argument->scalar_type() != tensors[0]->scalar_type())
+      replay_torch::fail(c10::str("Expected tensor for argument #", argument.pos, " '", argument.name, "' to have the type ",
+                                  tensors[0]->scalar_type(), "; but got ", argument->scalar_type(),
+                                  " (while checking arguments for ", from, ")"));
+}
 }  // namespace at
 
 namespace torch {

@@ -37,6 +37,10 @@ using real = float;
 using real = ::replay_rt::real;
 #endif
 
+template <class, class>
+constexpr bool is_same_type = false;
+template <class T>
+constexpr bool is_same_type<T, T> = true;
 template <bool Holds, class T>
 struct when {};
 template <class T>
@@ -299,10 +303,15 @@ namespace literals {}
 }  // namespace pybind11
 namespace py = pybind11;
 
-__device__ inline at::Half atomicAdd(at::Half* address, at::Half value) {
+// Templates: an extension's own functions for these types, which no header of CUDA has, take precedence.
+template <class T>
+__device__ inline typename replay_torch::when<replay_torch::is_same_type<T, at::Half>, T>::type atomicAdd(
+    T* address, T value) {
   return atomicAdd(reinterpret_cast<__half*>(address), static_cast<__half>(value));
 }
-__device__ inline at::BFloat16 atomicAdd(at::BFloat16* address, at::BFloat16 value) {
+template <class T>
+__device__ inline typename replay_torch::when<replay_torch::is_same_type<T, at::BFloat16>, T>::type atomicAdd(
+    T* address, T value) {
   return atomicAdd(reinterpret_cast<__nv_bfloat16*>(address), static_cast<__nv_bfloat16>(value));
 }
 template <class T, class V>
@@ -325,4 +334,38 @@ __device__ inline void fastAtomicAdd(T* tensor, Index index, Index, T value, boo
   gpuAtomicAdd(tensor + index, value);
 }
 }  // namespace native
+}  // namespace at
+
+// ATen/cuda/detail: a tensor of any number of dimensions in a kernel, and the grids of CUDA_KERNEL_LOOP.
+namespace at {
+namespace cuda {
+namespace detail {
+constexpr int MAX_TENSORINFO_DIMS = 25;
+template <class T, class Index>
+struct TensorInfo {
+  TensorInfo() = default;
+  __host__ __device__ bool isContiguous() const { return dims == 1 && strides[0] == 1; }
+  T* data;
+  Index sizes[MAX_TENSORINFO_DIMS];
+  Index strides[MAX_TENSORINFO_DIMS];
+  int dims;
+};
+/// The offset of the element number `linear`, in the order of the dimensions. `Dims` is their number, or -1.
+template <class T, class Index, int Dims>
+struct IndexToOffset {
+  static __host__ __device__ Index get(Index linear, const TensorInfo<T, Index>& info) {
+    Index offset = 0;
+    for (int i = (Dims < 0 ? info.dims : Dims) - 1; i > 0; --i) {
+      offset += linear % info.sizes[i] * info.strides[i];
+      linear /= info.sizes[i];
+    }
+    return offset + linear * info.strides[0];
+  }
+};
+constexpr int CUDA_NUM_THREADS = 1024;
+inline int GET_BLOCKS(int64_t count, int64_t threads = CUDA_NUM_THREADS) {
+  return static_cast<int>((count - 1) / threads + 1);
+}
+}  // namespace detail
+}  // namespace cuda
 }  // namespace at

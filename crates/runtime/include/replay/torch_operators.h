@@ -183,6 +183,36 @@ REPLAY_ARITHMETIC(mul, *, )
 REPLAY_ARITHMETIC(div, /, replay_torch::quotient_type)
 #undef REPLAY_ARITHMETIC
 inline Tensor operator-(const Tensor& a) { return Scalar(-1) * a; }
+inline Tensor Tensor::add(const Tensor& other, const Scalar& alpha) const { return add(other.mul(alpha)); }
+inline Tensor Tensor::sub(const Tensor& other, const Scalar& alpha) const { return sub(other.mul(alpha)); }
+inline Tensor& Tensor::add_(const Tensor& other, const Scalar& alpha) const { return copy_(add(other, alpha)); }
+inline Tensor& Tensor::sub_(const Tensor& other, const Scalar& alpha) const { return copy_(sub(other, alpha)); }
+inline Tensor add(const Tensor& a, const Tensor& b, const Scalar& alpha) { return a.add(b, alpha); }
+inline Tensor sub(const Tensor& a, const Tensor& b, const Scalar& alpha) { return a.sub(b, alpha); }
+
+/// The `tensors` behind each other along `dimension`: of one type, and of equal sizes along all others.
+inline Tensor cat(TensorList tensors, int64_t dimension = 0) {
+  if (tensors.size() == 0) replay_torch::fail("torch.cat(): expected a non-empty list of Tensors");
+  const Tensor& first = tensors[0];
+  const int64_t rank = first.dim(), along = dimension < 0 ? dimension + rank : dimension;
+  if (along < 0 || along >= rank) replay_torch::fail("zero-dimensional tensor (at position 0) cannot be concatenated");
+  std::vector<int64_t> sizes = first.sizes().vec();
+  sizes[along] = 0;
+  for (const Tensor& tensor : tensors) {
+    for (int64_t d = 0; d < rank; d++)
+      if (tensor.dim() != rank || (d != along && tensor.size(d) != sizes[d]))
+        replay_torch::fail("Sizes of tensors must match except in dimension " + std::to_string(along));
+    if (tensor.scalar_type() != first.scalar_type()) replay_torch::fail("torch.cat(): tensors of one type are expected here");
+    sizes[along] += tensor.size(along);
+  }
+  const Tensor joined = empty(sizes, first.options());
+  int64_t start = 0;
+  for (const Tensor& tensor : tensors) {
+    joined.narrow(along, start, tensor.size(along)).copy_(tensor);
+    start += tensor.size(along);
+  }
+  return joined;
+}
 
 inline Tensor sum(const Tensor& tensor) { return tensor.sum(); }
 inline Tensor mean(const Tensor& tensor) { return tensor.mean(); }

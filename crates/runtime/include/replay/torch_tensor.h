@@ -524,6 +524,10 @@ class Tensor {
   REPLAY_ARITHMETIC(mul)
   REPLAY_ARITHMETIC(div)
 #undef REPLAY_ARITHMETIC
+  Tensor add(const Tensor& other, const Scalar& alpha) const;
+  Tensor sub(const Tensor& other, const Scalar& alpha) const;
+  Tensor& add_(const Tensor& other, const Scalar& alpha) const;
+  Tensor& sub_(const Tensor& other, const Scalar& alpha) const;
 
   Tensor new_empty(IntArrayRef sizes, TensorOptions options = {}) const;
   Tensor new_zeros(IntArrayRef sizes, TensorOptions options = {}) const;
