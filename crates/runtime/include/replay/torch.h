@@ -1,5 +1,5 @@
-// A small PyTorch for the host code of extensions: tensors, their options and checks, sums and arithmetic, dispatch by type,
-// streams and guards. Other operators of PyTorch (products of matrices, softmax) are not here.
+// A small PyTorch for the host code of extensions: tensors, their options and checks, sums, products of matrices and arithmetic,
+// dispatch by type, streams and guards. Other operators of PyTorch (convolutions, softmax) are not here.
 // docs/cuda-support.md, "PyTorch extensions", lists its contents.
 #pragma once
 

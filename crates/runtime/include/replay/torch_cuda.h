@@ -61,6 +61,7 @@ struct CUDAStreamGuard {
  private:
   CUDAStream before_;
 };
+inline void MaybeSetDevice(int) {}
 }  // namespace cuda
 struct DeviceGuard {
   explicit DeviceGuard(Device) {}
@@ -75,6 +76,14 @@ namespace at {
 using DeviceGuard = c10::DeviceGuard;
 using OptionalDeviceGuard = c10::OptionalDeviceGuard;
 struct NoGradGuard {};
+struct Context {
+  void alertNotDeterministic(const char*) const {}
+  bool deterministicAlgorithms() const { return false; }
+};
+inline Context& globalContext() {
+  static Context context;
+  return context;
+}
 struct AutoDispatchBelowADInplaceOrView {};
 struct AutoDispatchBelowAutograd {};
 namespace cuda {

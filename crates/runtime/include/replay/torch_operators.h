@@ -1,4 +1,4 @@
-// Sums, means and arithmetic of tensors, as launchers of normalisations finish their gradients: `partial.sum(0)`. They are
+// Sums, means, products of matrices and arithmetic of tensors, as launchers finish their gradients: `partial.sum(0)`. They are
 // computed on the host in the type that PyTorch accumulates in; sums are pairwise.
 // PyTorch C++ API: "torch::sum", "torch::mean", "torch::add" and their kin.
 #pragma once
@@ -189,6 +189,28 @@ inline Tensor& Tensor::add_(const Tensor& other, const Scalar& alpha) const { re
 inline Tensor& Tensor::sub_(const Tensor& other, const Scalar& alpha) const { return copy_(sub(other, alpha)); }
 inline Tensor add(const Tensor& a, const Tensor& b, const Scalar& alpha) { return a.add(b, alpha); }
 inline Tensor sub(const Tensor& a, const Tensor& b, const Scalar& alpha) { return a.sub(b, alpha); }
+
+inline Tensor Tensor::mm(const Tensor& other) const {
+  if (dim() != 2 || other.dim() != 2 || size(1) != other.size(0))
+    replay_torch::fail(c10::str("mat1 and mat2 shapes cannot be multiplied (", sizes(), " and ", other.sizes(), ")"));
+  const int64_t rows = size(0), terms = size(1), columns = other.size(1);
+  const ScalarType type = replay_torch::promoted_type(*this, other);
+  return replay_torch::with_accumulate_type(type, [&](auto zero) {
+    using A = decltype(zero);
+    const std::vector<A> left = replay_torch::load_all<A>(*this), right = replay_torch::load_all<A>(other.t());
+    std::vector<A> values(rows * columns), products(terms);
+    for (int64_t i = 0; i < rows * columns; i++) {
+      for (int64_t k = 0; k < terms; k++) products[k] = left[i / columns * terms + k] * right[i % columns * terms + k];
+      values[i] = replay_torch::sum_pairwise(products.data(), terms);
+    }
+    const std::vector<int64_t> made{rows, columns};
+    return replay_torch::store_all(values, made, type, *this);
+  });
+}
+inline Tensor mm(const Tensor& a, const Tensor& b) { return a.mm(b); }
+inline Tensor addmm(const Tensor& bias, const Tensor& a, const Tensor& b, const Scalar& beta = 1, const Scalar& alpha = 1) {
+  return a.mm(b).mul(alpha).add(bias.mul(beta));
+}
 
 /// The `tensors` behind each other along `dimension`: of one type, and of equal sizes along all others.
 inline Tensor cat(TensorList tensors, int64_t dimension = 0) {

@@ -26,7 +26,9 @@ inline void copy_elements(void* to, const at::Tensor& result) {
 /// Copies `result` to the tensor `output` of the harness.
 inline void store_result(const char* name, const call_tensor& output, const at::Tensor& result) {
   if (!result.defined()) return;
-  if (result.scalar_type() != output.type || !result.sizes().equals(output.sizes))
+  // A number without dimensions is an array of one as well.
+  const bool are_numbers = result.numel() == 1 && result.dim() == 0 && count(output.sizes) == 1;
+  if (result.scalar_type() != output.type || !(are_numbers || result.sizes().equals(output.sizes)))
     misfit(c10::str("the call gives ", described(result.scalar_type(), result.sizes()), " for the output `", name,
                   "`, in the harness ", described(output.type, output.sizes)));
   if (result.data_ptr() != output.data && result.numel() != 0) copy_elements(output.data, result);

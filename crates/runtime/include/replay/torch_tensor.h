@@ -528,6 +528,7 @@ class Tensor {
   Tensor sub(const Tensor& other, const Scalar& alpha) const;
   Tensor& add_(const Tensor& other, const Scalar& alpha) const;
   Tensor& sub_(const Tensor& other, const Scalar& alpha) const;
+  Tensor mm(const Tensor& other) const;
 
   Tensor new_empty(IntArrayRef sizes, TensorOptions options = {}) const;
   Tensor new_zeros(IntArrayRef sizes, TensorOptions options = {}) const;
