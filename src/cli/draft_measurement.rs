@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use ::replay::cache::Cache;
 use ::replay::files;
@@ -23,13 +24,19 @@ use super::session::Session;
 
 /// The elements of each tensor in a measurement.
 const ROOM: usize = 1 << 20;
+/// The elements of a product in a search for shapes: a kernel may have as much to do as it has elements.
+const SEARCH_ROOM: usize = 1 << 17;
 /// A tensor of several sizes with more elements is not tried in a search for shapes: it takes seconds, and a larger result
 /// would have no room.
-const MOST_ELEMENTS: usize = ROOM / 4;
+const MOST_ELEMENTS: usize = SEARCH_ROOM;
 /// The name of its harness.
 const HARNESS: &str = "replay.toml";
 /// A check may stretch over so many lines above and below the one that it is told with.
 const LINES_AROUND: usize = 3;
+/// A search for shapes takes no longer, so that one slow kernel keeps nobody from the drafts of the others.
+const LONGEST_SEARCH: Duration = Duration::from_secs(120);
+/// Why it found nothing then.
+const TOO_LONG: &str = "its sizes were not told apart within two minutes";
 /// Why there was no measurement at all.
 const TOO_MANY_SIZES: &str = "it has too many sizes";
 /// With so many replays a product of sizes is told from others.
@@ -144,8 +151,12 @@ impl<W: Fn(&Draft) -> String> ProbeFolder<'_, W> {
     /// Finds what the functions of `draft` need of their tensors' shapes, by checked replays, and ties the sizes.
     fn tie_sizes(&self, draft: &mut Draft) -> CliResult<SizeTie> {
         let mut first_reason = None;
+        let begun = Instant::now();
         let open_draft = draft.with_open_shapes().with_room(ROOM);
-        let found = find_supposition(draft, ROOM, |draft, numbers| -> CliResult<Attempt> {
+        let found = find_supposition(draft, SEARCH_ROOM, |draft, numbers| -> CliResult<Attempt> {
+            if begun.elapsed() > LONGEST_SEARCH {
+                return Ok(Attempt::TooLarge);
+            }
             let attempt = self.attempt(&open_draft, draft, numbers)?;
             if let Attempt::Fault(ShapeFault { reason, .. }) | Attempt::Hopeless { reason } =
                 &attempt
@@ -158,9 +169,15 @@ impl<W: Fn(&Draft) -> String> ProbeFolder<'_, W> {
             return Ok(SizeTie::Not { reason: first_reason.unwrap_or_default() });
         };
         draft.clone_from(&supposition.draft);
-        let tied = tie_sizes(&supposition, ROOM, |numbers| -> CliResult<bool> {
-            Ok(matches!(self.attempt(&open_draft, draft, numbers)?, Attempt::Accepted))
+        let tied = tie_sizes(&supposition, SEARCH_ROOM, |numbers| -> CliResult<bool> {
+            if begun.elapsed() > LONGEST_SEARCH {
+                return Ok(false);
+            }
+            Ok(matches!(self.attempt(&open_draft, draft, numbers)?, Attempt::Accepted { .. }))
         })?;
+        if begun.elapsed() > LONGEST_SEARCH {
+            return Ok(SizeTie::Not { reason: TOO_LONG.to_owned() });
+        }
         Ok(SizeTie::Found(tied))
     }
 
@@ -176,7 +193,7 @@ impl<W: Fn(&Draft) -> String> ProbeFolder<'_, W> {
         }
         let sizes = RandomSizes::from_sizes(draft.open_shape_sizes(numbers));
         Ok(match self.measure_reach(open_draft, &sizes)? {
-            TensorReach::Measured { .. } => Attempt::Accepted,
+            TensorReach::Measured { elements, .. } => Attempt::Accepted { reach: elements },
             TensorReach::Fault { reason } => Attempt::Fault(self.read_fault(reason)),
             TensorReach::Not { reason } => Attempt::Hopeless { reason },
         })

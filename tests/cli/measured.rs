@@ -322,8 +322,8 @@ fn dimensions_and_numbers_that_only_checks_and_kernels_tell_are_found() {
     let (env, text, harness) = drafted(POINTS);
     assert!(text.contains("wrote fixtures/random"), "{text}");
     insta::assert_snapshot!(shapes(&harness), @r#"
-    inputs.a: shape = ["n", 3]
-    inputs.b: shape = ["m", 3]
+    inputs.a: shape = ["n", 3] # EDIT
+    inputs.b: shape = ["m", 3] # EDIT
     inputs.weight: shape = ["n", "m"]
     inputs.scale: shape = [1] # EDIT
     outputs.sums: shape = ["n"] # EDIT

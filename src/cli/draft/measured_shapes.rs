@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::tensor_probe::{name_dimension, name_room};
+use super::tensor_probe::name_room;
 use super::tied_sizes::TiedSizes;
 use super::{Draft, DraftedTensor, OutputTrait, ShapeDoubt};
 
@@ -135,29 +135,6 @@ fn find_shape(
     Some((smallest.shape(), false))
 }
 
-/// The number that the last dimension of the tensor `name` is, though the call takes any larger one: of so many elements in
-/// each place before it all probes touch the last one.
-fn find_last_number(name: &str, shape: &[String], probes: &[ShapeProbe]) -> Option<usize> {
-    let (last, front) = shape.split_last()?;
-    if *last != name_dimension(name, front.len()) || front.is_empty() {
-        return None;
-    }
-    let numbers = probes.iter().map(|probe| {
-        let size = |size: &String| match size.parse() {
-            Ok(number) => Some(number),
-            Err(_) => probe.sizes.get(size).copied(),
-        };
-        let places =
-            front.iter().try_fold(1usize, |places, name| places.checked_mul(size(name)?))?;
-        let reach = probe.reach.get(name).copied()?;
-        let number = reach.checked_div(places)?;
-        (number > 0 && number * places == reach && number < size(last)?).then_some(number)
-    });
-    let numbers: Vec<Option<usize>> = numbers.collect();
-    let (first, others) = numbers.split_first()?;
-    (*first).filter(|_| !others.is_empty() && others.iter().all(|other| other == first))
-}
-
 impl Draft {
     /// This draft with `elements` for every tensor of which a replay tells the shape, whatever that is.
     pub fn with_room(&self, elements: usize) -> Draft {
@@ -192,15 +169,7 @@ impl Draft {
         for (name, tensor) in self.inputs.iter_mut().chain(&mut self.outputs) {
             let has_room = tensor.shape.iter().any(|size| tied.roomy.contains(size));
             let is_returned = returned.contains(name);
-            if tensor.is_scalar() {
-                continue;
-            }
-            if self.calls_with_tensors && !is_returned && !has_room {
-                if let Some(number) = find_last_number(name, &tensor.shape, probes)
-                    && let Some(last) = tensor.shape.last_mut()
-                {
-                    *last = number.to_string();
-                }
+            if tensor.is_scalar() || self.calls_with_tensors && !is_returned && !has_room {
                 continue;
             }
             let measured = if is_returned { name_room(name) } else { name.clone() };

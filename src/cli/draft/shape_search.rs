@@ -33,7 +33,10 @@ pub struct Supposition {
 #[derive(Clone, Debug)]
 pub enum Attempt {
     /// The call comes to its end.
-    Accepted,
+    Accepted {
+        /// By tensor, the elements up to the last one that was touched.
+        reach: BTreeMap<String, usize>,
+    },
     /// Other shapes may end otherwise.
     Fault(ShapeFault),
     /// Nothing was tried: a tensor would have too many elements.
@@ -59,10 +62,12 @@ impl ShapeFault {
         self.words.contains(name) || self.words.contains(name.trim_end_matches('_'))
     }
 
-    /// The reason without its numbers.
+    /// The reason without its numbers, and its place.
     fn kind(&self) -> String {
-        self.reason.chars().filter(|c| !c.is_ascii_digit()).collect::<String>()
-            + &self.place.as_ref().map_or(String::new(), |(file, line)| format!("{file}:{line}"))
+        let words = self.reason.split(|c: char| !c.is_alphanumeric() && c != '_');
+        let is_number = |word: &&str| word.chars().all(|c| c.is_ascii_digit());
+        let words: Vec<&str> = words.filter(|word| !is_number(word)).collect();
+        format!("{} {:?}", words.join(" "), self.place)
     }
 
     /// Whether a fault after this one is one of a check above it.
@@ -212,7 +217,7 @@ pub fn find_supposition<E>(
             roomy: Vec::new(),
         };
         match search.attempt_with(&nothing)? {
-            Attempt::Accepted => return Ok(Some(nothing)),
+            Attempt::Accepted { .. } => return search.fix_last_numbers(nothing).map(Some),
             Attempt::Fault(fault) => faults.push((nothing, fault)),
             Attempt::TooLarge => {}
             Attempt::Hopeless { .. } => return Ok(None),
@@ -239,7 +244,27 @@ impl<E, A: FnMut(&Draft, &BTreeMap<String, usize>) -> Result<Attempt, E>> ShapeS
         for size in supposition.numbers.clone().into_keys() {
             let mut next = supposition.clone();
             next.numbers.remove(&size);
-            if matches!(self.attempt_with(&next)?, Attempt::Accepted) {
+            if matches!(self.attempt_with(&next)?, Attempt::Accepted { .. }) {
+                supposition = next;
+            }
+        }
+        self.fix_last_numbers(supposition)
+    }
+
+    /// The accepted `supposition` with the numbers that last dimensions are, as far as touched elements tell them: a larger one
+    /// would hide what the dimensions before it need.
+    fn fix_last_numbers(&mut self, mut supposition: Supposition) -> Result<Supposition, E> {
+        let Attempt::Accepted { reach } = self.attempt_with(&supposition)? else {
+            return Ok(supposition);
+        };
+        let sizes = supposition.choose(&[], supposition.usual, self.room);
+        for tensor in supposition.draft.argument_tensors() {
+            let Some((size, number)) = supposition.draft.last_number(&tensor, &sizes, &reach)
+            else {
+                continue;
+            };
+            let next = supposition.with_numbers(&[&size], number);
+            if matches!(self.attempt_with(&next)?, Attempt::Accepted { .. }) {
                 supposition = next;
             }
         }
@@ -258,7 +283,7 @@ impl<E, A: FnMut(&Draft, &BTreeMap<String, usize>) -> Result<Attempt, E>> ShapeS
             }
             self.tries_left -= 1;
             match self.attempt_with(&next)? {
-                Attempt::Accepted => return self.drop_numbers(next).map(Some),
+                Attempt::Accepted { .. } => return self.drop_numbers(next).map(Some),
                 Attempt::TooLarge | Attempt::Hopeless { .. } => {}
                 Attempt::Fault(later) => {
                     if fault.is_behind(&later) || !self.met.insert(later.kind()) {
@@ -311,7 +336,19 @@ pub(super) mod tests {
                 draft.shape_of(name).iter().map(|size| sizes[size]).collect::<Vec<usize>>()
             };
             Ok::<Attempt, ()>(match call(&shape) {
-                Ok(()) => Attempt::Accepted,
+                // All elements are touched, but of points three alone.
+                Ok(()) => Attempt::Accepted {
+                    reach: draft
+                        .argument_tensors()
+                        .into_iter()
+                        .map(|name| {
+                            let shape = shape(&name);
+                            let is_of_points = name == "points" && shape.len() == 3;
+                            let last = if is_of_points { 3 } else { shape[shape.len() - 1] };
+                            (name, shape[..shape.len() - 1].iter().product::<usize>() * last)
+                        })
+                        .collect(),
+                },
                 Err(fault) => Attempt::Fault(fault),
             })
         });
@@ -330,7 +367,7 @@ pub(super) mod tests {
     #[test]
     fn nothing_is_supposed_where_equal_sizes_do() {
         let draft = draft_function("at::Tensor x, at::Tensor out", "int n = x.size(0);");
-        assert_eq!(search(&draft, |_| Ok(())), (Some("x 32, out 32".to_owned()), 1));
+        assert_eq!(search(&draft, |_| Ok(())), (Some("x 32, out 32".to_owned()), 2));
         let small = search(&draft, |shape| if shape("x")[0] < 16 { Ok(()) } else { fail("x", 3) });
         assert_eq!(small.0.unwrap(), "x 8, out 8");
     }
@@ -373,7 +410,17 @@ pub(super) mod tests {
             }
             if elements("points") < 32 * 32 * 3 { fail("points", 0) } else { Ok(()) }
         });
-        assert_eq!(shapes.unwrap(), "z 1048576, points 32x32x32, x 32x32");
+        assert_eq!(shapes.unwrap(), "z 1048576, points 32x32x3, x 32x32");
+    }
+
+    #[test]
+    fn tensors_whose_names_differ_in_a_digit_have_faults_of_their_own() {
+        let draft = draft_function("at::Tensor x, at::Tensor out1, at::Tensor out2", "");
+        let (shapes, _) = search(&draft, |shape| {
+            let is_small = |name: &&str| shape(name).iter().product::<usize>() < 2000;
+            ["out1", "out2"].iter().find(|name| is_small(name)).map_or(Ok(()), |name| fail(name, 0))
+        });
+        assert_eq!(shapes.unwrap(), "out1 1048576, out2 1048576, x 32");
     }
 
     #[test]

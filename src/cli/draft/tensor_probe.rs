@@ -98,11 +98,33 @@ impl Draft {
             sizes.insert(name_elements(&name), multiply_sizes(shape, numbers));
             // As large as no smallest size, below which random integers lie.
             sizes.insert(name_dimension_count(&name), DIMENSION_OFFSET + shape.len());
-            for dimension in shape.len()..MOST_DIMENSIONS {
-                sizes.entry(name_dimension(&name, dimension)).or_insert(largest);
+            for dimension in 0..MOST_DIMENSIONS {
+                let extent = shape.get(dimension..=dimension);
+                let extent = extent.map_or(largest, |size| multiply_sizes(size, numbers));
+                sizes.entry(name_dimension(&name, dimension)).or_insert(extent);
             }
         }
         sizes
+    }
+
+    /// The number that the last dimension of the tensor `name` is, though a call took a larger one: in each place of the
+    /// dimensions before it, which have these `sizes`, so many elements were touched.
+    pub(super) fn last_number(
+        &self,
+        name: &str,
+        sizes: &BTreeMap<String, usize>,
+        reach: &BTreeMap<String, usize>,
+    ) -> Option<(String, usize)> {
+        let (last, front) = self.shape_of(name).split_last()?;
+        if front.is_empty() || *last != name_dimension(name, front.len()) {
+            return None;
+        }
+        let places = multiply_sizes(front, sizes);
+        let elements = *reach.get(name)?;
+        let number = elements.checked_div(places)?;
+        // Half of a size may be half of it for any number.
+        let is_small = number > 0 && 2 * number < *sizes.get(last)?;
+        (is_small && number * places == elements).then(|| (last.clone(), number))
     }
 
     /// The elements of the largest tensor of several sizes that functions take, where its sizes have these `numbers`.

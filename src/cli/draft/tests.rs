@@ -690,3 +690,23 @@ fn a_tensor_of_another_shape_is_no_gradient() {
     # EDIT: no gradient of w, whose shape is another
     "#);
 }
+
+#[test]
+fn one_build_serves_a_search_for_shapes_also_where_gradients_get_further_dimensions() {
+    let text = "void f(at::Tensor xyz, at::Tensor grad_xyz, at::Tensor y) {\n\
+         const int n = xyz.size(0); k<<<1, 1>>>(grad_xyz.data_ptr<float>()); }\n\
+         __global__ void k(float* x) { x[0] = 1; }\n";
+    let unit = SourceUnit { path: "k.cu", text };
+    let found = find_function_signatures(&unit, &scan_symbols(&[unit]));
+    let functions: Vec<&FunctionSignature> = found.iter().take(1).collect();
+    let mut draft = Draft::from_functions(&functions, &TypeNames::from_texts([text])).remove(0);
+    let open = draft.with_open_shapes();
+    draft.set_dimensions("xyz", 3);
+    assert_eq!(draft.shape_of("grad_xyz"), ["n", "xyz_1", "xyz_2"]);
+    let numbers = draft.argument_sizes().into_iter().zip(7..).collect();
+    let sizes = draft.open_shape_sizes(&numbers);
+    let missing: Vec<&str> =
+        open.named_sizes().into_iter().filter(|name| !sizes.contains_key(*name)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+    assert_eq!(sizes["grad_xyz_2"], sizes["xyz_2"]);
+}
