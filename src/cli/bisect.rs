@@ -763,6 +763,9 @@ impl<'p> Watcher<'p> {
                     COMMITS => format!(
                         "{candidates} of {commits} commits change a kernel, {jobs} tested at a time"
                     ),
+                    noun if *candidates == 1 => {
+                        format!("1 {}, {jobs} tested at a time", noun.trim_end_matches('s'))
+                    }
                     noun => format!("{candidates} {noun}, {jobs} tested at a time"),
                 });
             }
