@@ -37,6 +37,7 @@ mod number_bits;
 mod own_names;
 mod packed_casts;
 mod parameter_access;
+mod parameter_reader;
 mod parameter_uses;
 mod ptx;
 mod reachability;

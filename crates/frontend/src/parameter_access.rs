@@ -1,12 +1,12 @@
 //! Whether a function reads or writes what a parameter leads to: a pointer, a tensor or an accessor. Follows local
 //! pointers, and arguments into functions of the same file, down to the `const` of a kernel's parameters.
 
-use std::collections::HashMap;
 use std::ops::Range;
 
 use super::body_tokens::BodyTokens;
 use super::lexer::{TokenKind, Tokens};
-use super::parameter_uses::FunctionBody;
+use super::parameter_reader::{FunctionBody, ParameterReader};
+use super::signatures::Parameter;
 use super::tensor_bodies::is_element_member;
 
 /// What a function does with the elements of a parameter, as far as its tokens tell.
@@ -25,8 +25,6 @@ pub enum ParameterAccess {
 const MOST_VARIABLES: usize = 4;
 /// The type of a cast has no more tokens.
 const MOST_CAST_TOKENS: usize = 32;
-/// No function of interest has more parameters; the limit keeps hostile text from taking quadratic time.
-const MOST_PARAMETERS: usize = 64;
 
 /// What each of `bodies` does with each of its parameters, by number.
 pub(super) fn find_parameter_accesses(
@@ -34,52 +32,27 @@ pub(super) fn find_parameter_accesses(
     tokens: &Tokens,
     bodies: &[FunctionBody],
 ) -> Vec<Vec<ParameterAccess>> {
-    let mut numbers: HashMap<&str, Vec<usize>> = HashMap::new();
-    for (number, body) in bodies.iter().enumerate() {
-        numbers.entry(body.name.as_str()).or_default().push(number);
-    }
     let body_tokens = BodyTokens { text, tokens };
-    let mut reader = AccessReader { body_tokens, bodies, numbers, known: HashMap::new() };
-    let accesses_of = |(function, body): (usize, &FunctionBody)| {
-        (0..body.parameters.len()).map(|parameter| reader.access(function, parameter)).collect()
-    };
-    bodies.iter().enumerate().map(accesses_of).collect()
+    ParameterReader::new(body_tokens, bodies, AccessReader::read_parameter).find_all()
 }
 
-struct AccessReader<'t> {
-    body_tokens: BodyTokens<'t>,
-    bodies: &'t [FunctionBody],
-    /// The numbers of the functions of each name among the bodies.
-    numbers: HashMap<&'t str, Vec<usize>>,
-    /// By function and parameter. A parameter that is under way is unknown, so that recursion ends.
-    known: HashMap<(usize, usize), ParameterAccess>,
-}
+type AccessReader<'t> = ParameterReader<'t, ParameterAccess>;
 
 impl AccessReader<'_> {
-    fn access(&mut self, function: usize, parameter: usize) -> ParameterAccess {
-        if let Some(&known_access) = self.known.get(&(function, parameter)) {
-            return known_access;
-        }
-        self.known.insert((function, parameter), ParameterAccess::Unknown);
-        let found_access = self.read_parameter(function, parameter);
-        self.known.insert((function, parameter), found_access);
-        found_access
-    }
-
-    fn read_parameter(&mut self, function: usize, parameter: usize) -> ParameterAccess {
-        let bodies = self.bodies;
-        let Some(declared) = bodies[function].parameters.get(parameter) else {
-            return ParameterAccess::Unknown;
-        };
-        let ty = &declared.ty;
+    fn read_parameter(
+        &mut self,
+        function: &FunctionBody,
+        parameter: &Parameter,
+    ) -> ParameterAccess {
+        let Parameter { ty, name, .. } = parameter;
         let leads_to_elements = ty.contains('*') || ty.contains("Tensor");
-        if parameter >= MOST_PARAMETERS || declared.name.is_empty() || !leads_to_elements {
+        if name.is_empty() || !leads_to_elements {
             return ParameterAccess::Unknown;
         }
         if has_constant_elements(ty) {
             return ParameterAccess::Read;
         }
-        self.read_variable(bodies[function].body.clone(), &declared.name, MOST_VARIABLES)
+        self.read_variable(function.body.clone(), name, MOST_VARIABLES)
     }
 
     /// What the tokens of `body` do with the variable `name`: a write tells more than a place without an answer, and that
@@ -170,9 +143,8 @@ impl AccessReader<'_> {
         let Some(argument) = self.body_tokens.enclosing_argument(element.start) else {
             return false;
         };
-        let callees = self.numbers.get(argument.callee).into_iter().flatten();
-        let mut parameters =
-            callees.filter_map(|&callee| self.bodies[callee].parameters.get(argument.number));
+        let callees = self.functions_named(argument.callee);
+        let mut parameters = callees.filter_map(|callee| callee.parameters.get(argument.number));
         argument.tokens == *element
             && parameters
                 .any(|parameter| parameter.ty.contains('&') && !parameter.ty.starts_with("const "))
@@ -258,8 +230,8 @@ impl AccessReader<'_> {
                     Some(ParameterAccess::Written)
                 }
                 (copy, 1) if copy.starts_with("cudaMemcpy") => Some(ParameterAccess::Read),
-                _ if is_macro_name(callee) && !self.numbers.contains_key(callee) => None,
-                _ => Some(self.read_in_callee(callee, argument.number)),
+                _ if is_macro_name(callee) && self.functions_named(callee).next().is_none() => None,
+                _ => Some(self.find_in_callee(callee, argument.number)),
             };
         }
     }
@@ -276,19 +248,6 @@ impl AccessReader<'_> {
                 && self.body_tokens.tokens.skip_angles(self.body_tokens.text, word + 1)
                     == Some(open)
         })
-    }
-
-    /// What the function `callee` does with the parameter `number`. Of several with one name the call does not tell which it
-    /// means.
-    fn read_in_callee(&mut self, callee: &str, number: usize) -> ParameterAccess {
-        let callees = self.numbers.get(callee).cloned().unwrap_or_default();
-        let mut accesses = callees.into_iter().map(|callee| self.access(callee, number));
-        let Some(first_access) = accesses.next() else { return ParameterAccess::Unknown };
-        if accesses.all(|other_access| other_access == first_access) {
-            first_access
-        } else {
-            ParameterAccess::Unknown
-        }
     }
 
     /// The variable that gets the value of the expression `pointer`, perhaps with an offset, behind a cast.

@@ -1,11 +1,9 @@
 //! How a function's body uses its parameters: whether an integer counts anything, whether a pointer leads to more
 //! than one element. Follows arguments into functions of the same file.
 
-use std::collections::HashMap;
-use std::ops::Range;
-
-use super::body_tokens::{BodyTokens, CallArgument};
+use super::body_tokens::BodyTokens;
 use super::lexer::{TokenKind, Tokens};
+use super::parameter_reader::{FunctionBody, ParameterReader};
 use super::signatures::Parameter;
 
 /// How a body uses a parameter, as far as its tokens tell.
@@ -20,16 +18,6 @@ pub enum ParameterUse {
     OneElement,
 }
 
-/// A function with its body, among the tokens of a file.
-pub(super) struct FunctionBody {
-    pub name: String,
-    pub parameters: Vec<Parameter>,
-    pub body: Range<usize>,
-}
-
-/// No function of interest has more parameters; the limit keeps hostile text from taking quadratic time.
-const MOST_PARAMETERS: usize = 64;
-
 /// Functions and keywords in whose parentheses an integer is a number.
 const OF_NUMBERS: [&str; 12] = [
     "pow", "powf", "__powf", "exp", "expf", "log", "logf", "sqrtf", "float", "double", "if",
@@ -42,54 +30,18 @@ pub(super) fn find_parameter_uses(
     tokens: &Tokens,
     bodies: &[FunctionBody],
 ) -> Vec<Vec<ParameterUse>> {
-    let mut numbers: HashMap<&str, Vec<usize>> = HashMap::new();
-    for (number, body) in bodies.iter().enumerate() {
-        numbers.entry(body.name.as_str()).or_default().push(number);
-    }
-    let mut reader = UseReader {
-        body_tokens: BodyTokens { text, tokens },
-        bodies,
-        numbers,
-        known: HashMap::new(),
-    };
-    let uses_of = |(function, body): (usize, &FunctionBody)| {
-        (0..body.parameters.len()).map(|parameter| reader.use_of(function, parameter)).collect()
-    };
-    bodies.iter().enumerate().map(uses_of).collect()
+    let body_tokens = BodyTokens { text, tokens };
+    ParameterReader::new(body_tokens, bodies, UseReader::read_use).find_all()
 }
 
-struct UseReader<'t> {
-    body_tokens: BodyTokens<'t>,
-    bodies: &'t [FunctionBody],
-    /// The numbers of the functions of each name among the bodies.
-    numbers: HashMap<&'t str, Vec<usize>>,
-    /// By function and parameter. A parameter that is under way is unknown, so that recursion ends.
-    known: HashMap<(usize, usize), ParameterUse>,
-}
+type UseReader<'t> = ParameterReader<'t, ParameterUse>;
 
-impl<'t> UseReader<'t> {
-    fn use_of(&mut self, function: usize, parameter: usize) -> ParameterUse {
-        if let Some(&known_use) = self.known.get(&(function, parameter)) {
-            return known_use;
-        }
-        self.known.insert((function, parameter), ParameterUse::Unknown);
-        let found_use = self.read_use(function, parameter);
-        self.known.insert((function, parameter), found_use);
-        found_use
-    }
-
-    fn read_use(&mut self, function: usize, parameter: usize) -> ParameterUse {
-        let bodies = self.bodies;
-        let body = &bodies[function];
-        let Some(Parameter { ty, name, .. }) = body.parameters.get(parameter) else {
-            return ParameterUse::Unknown;
-        };
-        if parameter >= MOST_PARAMETERS {
-            return ParameterUse::Unknown;
-        }
+impl UseReader<'_> {
+    fn read_use(&mut self, function: &FunctionBody, parameter: &Parameter) -> ParameterUse {
+        let Parameter { ty, name, .. } = parameter;
         let is_pointer = ty.contains('*');
         let mut common_use = None;
-        for index in body.body.clone() {
+        for index in function.body.clone() {
             if !self.body_tokens.is_variable(index, name) {
                 continue;
             }
@@ -123,7 +75,7 @@ impl<'t> UseReader<'t> {
             return Some(ParameterUse::Number);
         }
         if argument.tokens.len() == 1 {
-            return Some(self.use_in_callee(&argument));
+            return Some(self.find_in_callee(argument.callee, argument.number));
         }
         Some(ParameterUse::Unknown)
     }
@@ -152,17 +104,8 @@ impl<'t> UseReader<'t> {
             callee if callee.starts_with("cudaMem") => None,
             callee if callee.starts_with("atomic") => Some(ParameterUse::OneElement),
             "if" => None,
-            _ => Some(self.use_in_callee(&argument)),
+            _ => Some(self.find_in_callee(argument.callee, argument.number)),
         }
-    }
-
-    /// How the function that `argument` is passed to uses it.
-    fn use_in_callee(&mut self, argument: &CallArgument<'_>) -> ParameterUse {
-        let callees = self.numbers.get(argument.callee).cloned().unwrap_or_default();
-        // Of several functions with one name the call does not tell which it means.
-        let mut uses = callees.into_iter().map(|callee| self.use_of(callee, argument.number));
-        let Some(first_use) = uses.next() else { return ParameterUse::Unknown };
-        if uses.all(|other_use| other_use == first_use) { first_use } else { ParameterUse::Unknown }
     }
 
     /// Whether `(float)` or `(double)` stands before `index`.
