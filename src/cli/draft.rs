@@ -24,7 +24,7 @@ pub use build_standard::{find_build_standard, find_command_standard};
 pub use measured_shapes::{ShapeProbe, choose_size_sets, choose_usual_sizes};
 use pairs::{PairFit, fit_pair};
 pub use pairs::{are_passes_of_one, is_backward};
-pub use shape_search::{Attempt, ShapeFault, find_supposition};
+pub use shape_search::{Attempt, ShapeFault, find_supposition, split_words};
 pub use tensor_calls::takes_tensors;
 pub use tied_sizes::{TiedSizes, tie_sizes};
 pub use types::TypeNames;
@@ -532,7 +532,7 @@ impl Draft {
     /// All sizes with a name: parameters, then those of shapes alone.
     pub fn named_sizes(&self) -> Vec<&str> {
         let in_shapes = self.tensors().flat_map(|(_, tensor)| &tensor.shape);
-        let in_shapes = in_shapes.filter(|size| !size.starts_with(|c: char| c.is_ascii_digit()));
+        let in_shapes = in_shapes.filter(|size| !is_number(size));
         let mut sizes: Vec<&str> = Vec::new();
         for size in self.sizes.iter().chain(in_shapes) {
             if !sizes.contains(&size.as_str()) {
@@ -724,17 +724,19 @@ fn deduces_argument(function: &FunctionSignature, template_parameter: &TemplateP
     !function.kernel && type_words.any(|word| word == template_parameter.name)
 }
 
+/// Whether a size of a shape is a number, and no name.
+fn is_number(size: &str) -> bool {
+    size.starts_with(|c: char| c.is_ascii_digit())
+}
+
 fn write_table(text: &mut String, kind: &str, name: &str, tensor: &DraftedTensor) {
     let dtype = tensor.dtype.unwrap_or(DType::F32).name();
     let guessed = if tensor.dtype.is_none() { " # EDIT: a type of the project's own" } else { "" };
     let _ = writeln!(text, "\n[{kind}.{name}]\ndtype = {dtype:?}{guessed}");
-    let extents = tensor.shape.iter().map(|size| {
-        if size.starts_with(|c: char| c.is_ascii_digit()) {
-            size.clone()
-        } else {
-            format!("{size:?}")
-        }
-    });
+    let extents = tensor
+        .shape
+        .iter()
+        .map(|size| if is_number(size) { size.clone() } else { format!("{size:?}") });
     let extents = extents.collect::<Vec<_>>().join(", ");
     let comment = tensor.doubt.map_or(String::new(), |doubt| format!(" {}", doubt.comment()));
     let _ = writeln!(text, "shape = [{extents}]{comment}");

@@ -14,7 +14,7 @@ use ::replay::trial::{Failure, Lab, Status, TensorReach, Trial};
 
 use super::draft::{
     Attempt, Draft, OutputTrait, ShapeFault, ShapeProbe, TiedSizes, choose_size_sets,
-    find_supposition, quote_toml, tie_sizes,
+    find_supposition, quote_toml, split_words, tie_sizes,
 };
 use super::error::{CliResult, ErrorContext};
 use super::progress::Progress;
@@ -151,13 +151,10 @@ impl<W: Fn(&Draft) -> String> ProbeFolder<'_, W> {
     /// Finds what the functions of `draft` need of their tensors' shapes, by checked replays, and ties the sizes.
     fn tie_sizes(&self, draft: &mut Draft) -> CliResult<SizeTie> {
         let mut first_reason = None;
-        let begun = Instant::now();
+        let end = Instant::now() + LONGEST_SEARCH;
         let open_draft = draft.with_open_shapes().with_room(ROOM);
         let found = find_supposition(draft, SEARCH_ROOM, |draft, numbers| -> CliResult<Attempt> {
-            if begun.elapsed() > LONGEST_SEARCH {
-                return Ok(Attempt::TooLarge);
-            }
-            let attempt = self.attempt(&open_draft, draft, numbers)?;
+            let attempt = self.attempt(&open_draft, draft, numbers, end)?;
             if let Attempt::Fault(ShapeFault { reason, .. }) | Attempt::Hopeless { reason } =
                 &attempt
             {
@@ -170,26 +167,24 @@ impl<W: Fn(&Draft) -> String> ProbeFolder<'_, W> {
         };
         draft.clone_from(&supposition.draft);
         let tied = tie_sizes(&supposition, SEARCH_ROOM, |numbers| -> CliResult<bool> {
-            if begun.elapsed() > LONGEST_SEARCH {
-                return Ok(false);
-            }
-            Ok(matches!(self.attempt(&open_draft, draft, numbers)?, Attempt::Accepted { .. }))
+            Ok(matches!(self.attempt(&open_draft, draft, numbers, end)?, Attempt::Accepted { .. }))
         })?;
-        if begun.elapsed() > LONGEST_SEARCH {
+        if Instant::now() > end {
             return Ok(SizeTie::Not { reason: TOO_LONG.to_owned() });
         }
         Ok(SizeTie::Found(tied))
     }
 
-    /// Tries a call of `open_draft` with the shapes of `draft`, whose sizes have these `numbers`.
+    /// Tries a call of `open_draft` with the shapes of `draft`, whose sizes have these `numbers`, before `end`.
     fn attempt(
         &self,
         open_draft: &Draft,
         draft: &Draft,
         numbers: &BTreeMap<String, usize>,
+        end: Instant,
     ) -> CliResult<Attempt> {
-        if draft.largest_product(numbers) > MOST_ELEMENTS {
-            return Ok(Attempt::TooLarge);
+        if Instant::now() > end || draft.largest_product(numbers) > MOST_ELEMENTS {
+            return Ok(Attempt::Skipped);
         }
         let sizes = RandomSizes::from_sizes(draft.open_shape_sizes(numbers));
         Ok(match self.measure_reach(open_draft, &sizes)? {
@@ -205,13 +200,13 @@ impl<W: Fn(&Draft) -> String> ProbeFolder<'_, W> {
             let (file, line) = place.rsplit_once(':')?;
             Some((file.to_owned(), line.parse::<usize>().ok()?))
         });
-        let mut words = split_words(&reason);
+        let mut words: BTreeSet<String> = split_words(&reason).map(str::to_owned).collect();
         if let Some((file, line)) = &place
             && let Ok(text) = files::read_text(&self.root.join(file), files::TEXT_BYTES)
         {
             let first = line.saturating_sub(LINES_AROUND + 1);
             let lines = text.lines().skip(first).take(2 * LINES_AROUND + 1);
-            words.extend(lines.flat_map(split_words));
+            words.extend(lines.flat_map(split_words).map(str::to_owned));
         }
         ShapeFault { reason, place, words }
     }
@@ -248,12 +243,6 @@ impl<W: Fn(&Draft) -> String> ProbeFolder<'_, W> {
         let target = project.target(None)?;
         Ok(Ok(self.lab.trial(&project.subject, &target.sources)))
     }
-}
-
-/// The names and other words of a text.
-fn split_words(text: &str) -> BTreeSet<String> {
-    let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
-    words.filter(|word| !word.is_empty()).map(str::to_owned).collect()
 }
 
 /// What the plain replay shows of outputs.

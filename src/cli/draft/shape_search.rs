@@ -39,8 +39,8 @@ pub enum Attempt {
     },
     /// Other shapes may end otherwise.
     Fault(ShapeFault),
-    /// Nothing was tried: a tensor would have too many elements.
-    TooLarge,
+    /// Nothing was tried: a tensor would have too many elements, or time is up.
+    Skipped,
     /// No shape helps.
     Hopeless { reason: String },
 }
@@ -64,9 +64,8 @@ impl ShapeFault {
 
     /// The reason without its numbers, and its place.
     fn kind(&self) -> String {
-        let words = self.reason.split(|c: char| !c.is_alphanumeric() && c != '_');
         let is_number = |word: &&str| word.chars().all(|c| c.is_ascii_digit());
-        let words: Vec<&str> = words.filter(|word| !is_number(word)).collect();
+        let words: Vec<&str> = split_words(&self.reason).filter(|word| !is_number(word)).collect();
         format!("{} {:?}", words.join(" "), self.place)
     }
 
@@ -79,6 +78,12 @@ impl ShapeFault {
             _ => false,
         }
     }
+}
+
+/// The names and other words of a text.
+pub fn split_words(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+    words.filter(|word| !word.is_empty())
 }
 
 impl Supposition {
@@ -217,9 +222,11 @@ pub fn find_supposition<E>(
             roomy: Vec::new(),
         };
         match search.attempt_with(&nothing)? {
-            Attempt::Accepted { .. } => return search.fix_last_numbers(nothing).map(Some),
+            Attempt::Accepted { reach } => {
+                return search.fix_last_numbers(nothing, &reach).map(Some);
+            }
             Attempt::Fault(fault) => faults.push((nothing, fault)),
-            Attempt::TooLarge => {}
+            Attempt::Skipped => {}
             Attempt::Hopeless { .. } => return Ok(None),
         }
     }
@@ -239,28 +246,33 @@ impl<E, A: FnMut(&Draft, &BTreeMap<String, usize>) -> Result<Attempt, E>> ShapeS
         (self.attempt)(&supposition.draft, &sizes)
     }
 
-    /// The accepted `supposition` without the numbers that need not be supposed, now that the rest is.
-    fn drop_numbers(&mut self, mut supposition: Supposition) -> Result<Supposition, E> {
+    /// The `supposition`, accepted with this `reach`, without the numbers that need not be supposed, now that the rest is.
+    fn drop_numbers(
+        &mut self,
+        mut supposition: Supposition,
+        mut reach: BTreeMap<String, usize>,
+    ) -> Result<Supposition, E> {
         for size in supposition.numbers.clone().into_keys() {
             let mut next = supposition.clone();
             next.numbers.remove(&size);
-            if matches!(self.attempt_with(&next)?, Attempt::Accepted { .. }) {
+            if let Attempt::Accepted { reach: next_reach } = self.attempt_with(&next)? {
                 supposition = next;
+                reach = next_reach;
             }
         }
-        self.fix_last_numbers(supposition)
+        self.fix_last_numbers(supposition, &reach)
     }
 
-    /// The accepted `supposition` with the numbers that last dimensions are, as far as touched elements tell them: a larger one
-    /// would hide what the dimensions before it need.
-    fn fix_last_numbers(&mut self, mut supposition: Supposition) -> Result<Supposition, E> {
-        let Attempt::Accepted { reach } = self.attempt_with(&supposition)? else {
-            return Ok(supposition);
-        };
+    /// The `supposition`, accepted with this `reach`, with the numbers that last dimensions are, as far as touched elements tell
+    /// them: a larger one would hide what the dimensions before it need.
+    fn fix_last_numbers(
+        &mut self,
+        mut supposition: Supposition,
+        reach: &BTreeMap<String, usize>,
+    ) -> Result<Supposition, E> {
         let sizes = supposition.choose(&[], supposition.usual, self.room);
         for tensor in supposition.draft.argument_tensors() {
-            let Some((size, number)) = supposition.draft.last_number(&tensor, &sizes, &reach)
-            else {
+            let Some((size, number)) = supposition.draft.last_number(&tensor, &sizes, reach) else {
                 continue;
             };
             let next = supposition.with_numbers(&[&size], number);
@@ -283,8 +295,8 @@ impl<E, A: FnMut(&Draft, &BTreeMap<String, usize>) -> Result<Attempt, E>> ShapeS
             }
             self.tries_left -= 1;
             match self.attempt_with(&next)? {
-                Attempt::Accepted { .. } => return self.drop_numbers(next).map(Some),
-                Attempt::TooLarge | Attempt::Hopeless { .. } => {}
+                Attempt::Accepted { reach } => return self.drop_numbers(next, reach).map(Some),
+                Attempt::Skipped | Attempt::Hopeless { .. } => {}
                 Attempt::Fault(later) => {
                     if fault.is_behind(&later) || !self.met.insert(later.kind()) {
                         continue;
@@ -367,7 +379,7 @@ pub(super) mod tests {
     #[test]
     fn nothing_is_supposed_where_equal_sizes_do() {
         let draft = draft_function("at::Tensor x, at::Tensor out", "int n = x.size(0);");
-        assert_eq!(search(&draft, |_| Ok(())), (Some("x 32, out 32".to_owned()), 2));
+        assert_eq!(search(&draft, |_| Ok(())), (Some("x 32, out 32".to_owned()), 1));
         let small = search(&draft, |shape| if shape("x")[0] < 16 { Ok(()) } else { fail("x", 3) });
         assert_eq!(small.0.unwrap(), "x 8, out 8");
     }

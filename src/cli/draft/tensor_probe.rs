@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::tied_sizes::TiedSizes;
-use super::{Draft, DraftedCall, DraftedTensor, ShapeDoubt};
+use super::{Draft, DraftedCall, DraftedTensor, ShapeDoubt, is_number};
 
 /// No tensor gets more dimensions by a supposition.
 pub(super) const MOST_DIMENSIONS: usize = 5;
@@ -62,9 +62,8 @@ impl Draft {
             let more_sizes = (self.shape_of(&name).len()..MOST_DIMENSIONS)
                 .map(|dimension| name_dimension(&name, dimension));
             let sizes: Vec<String> = own_sizes.chain(more_sizes).collect();
-            let is_name = |size: &&String| !size.starts_with(|c: char| c.is_ascii_digit());
             let dimensions = name_dimension_count(&name);
-            for size in sizes.iter().filter(is_name).chain([&dimensions]) {
+            for size in sizes.iter().filter(|size| !is_number(size)).chain([&dimensions]) {
                 if !open.sizes.contains(size) {
                     open.sizes.push(size.clone());
                 }
@@ -150,7 +149,7 @@ impl Draft {
     pub fn argument_sizes(&self) -> Vec<String> {
         let arguments = self.tensors().filter(|(name, _)| !self.is_returned(name));
         let in_shapes = arguments.flat_map(|(_, tensor)| &tensor.shape);
-        let in_shapes = in_shapes.filter(|size| !size.starts_with(|c: char| c.is_ascii_digit()));
+        let in_shapes = in_shapes.filter(|size| !is_number(size));
         let mut sizes: Vec<String> = Vec::new();
         for size in self.sizes.iter().chain(in_shapes) {
             if !sizes.contains(size) {
