@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use super::SourceUnit;
 use super::lexer::{TokenKind, Tokens};
+use super::macros::{self, Macro};
 use super::outline::{Item, ItemKind, outline_items};
 use super::parameter_access::{ParameterAccess, find_parameter_accesses};
 use super::parameter_reader::FunctionBody;
@@ -77,10 +78,13 @@ pub fn find_function_signatures(unit: &SourceUnit, symbols: &Symbols) -> Vec<Fun
     let braces: Vec<Range<usize>> = opens
         .filter_map(|token_index| tokens.skip_group(token_index).map(|end| token_index..end))
         .collect();
+    let launching_words =
+        LaunchingWords { symbols, macros: find_launching_macros(&source, symbols) };
     let mut signatures = Vec::new();
     let mut body_ranges = Vec::new();
     for item in free_functions {
-        let signature = parse_function_signature(&source, (&tokens, &braces), item, symbols);
+        let signature =
+            parse_function_signature(&source, (&tokens, &braces), item, &launching_words);
         if let Some(signature) = signature {
             signatures.push(signature);
             body_ranges.push(item.body.clone());
@@ -109,15 +113,15 @@ fn parse_function_signature(
     source: &Source,
     (tokens, braces): (&Tokens, &[Range<usize>]),
     item: &Item,
-    symbols: &Symbols,
+    launching_words: &LaunchingWords,
 ) -> Option<FunctionSignature> {
     let text = source.text;
     let is_for_device = item.has_specifier(text, tokens, "__device__");
     let is_for_host = item.has_specifier(text, tokens, "__host__");
-    let launches = item.body.clone().any(|token_index| {
-        let word = tokens[token_index].text(text);
-        is_launch(word) || symbols.is_kernel(word)
-    });
+    let launches = item
+        .body
+        .clone()
+        .any(|token_index| launching_words.contains(tokens[token_index].text(text)));
     let head = item.tokens.start..item.name_at;
     Some(FunctionSignature {
         name: item.name.clone(),
@@ -149,6 +153,38 @@ pub fn find_functions_that_name(unit: &SourceUnit, others: &BTreeSet<String>) ->
             && body.any(|token_index| others.contains(tokens[token_index].text(source.text)))
     });
     naming.map(|item| item.name).collect()
+}
+
+/// The words of a body that show a launch.
+struct LaunchingWords<'a> {
+    symbols: &'a Symbols,
+    macros: BTreeSet<String>,
+}
+
+impl LaunchingWords<'_> {
+    fn contains(&self, word: &str) -> bool {
+        is_launch(word) || self.symbols.is_kernel(word) || self.macros.contains(word)
+    }
+}
+
+/// The macros of `source` whose bodies launch, also through one another. Functions define and use them in their bodies.
+fn find_launching_macros(source: &Source, symbols: &Symbols) -> BTreeSet<String> {
+    let definitions = source.tokens.iter();
+    let definitions: Vec<Macro> = definitions
+        .filter_map(|&token| macros::parse_macro_definition(source.text, token))
+        .collect();
+    let mut launching_words = LaunchingWords { symbols, macros: BTreeSet::new() };
+    loop {
+        let launching = definitions.iter().filter(|defined| {
+            let mut words = defined.body.iter().map(|token| token.text(source.text));
+            words.any(|word| launching_words.contains(word))
+        });
+        let names: BTreeSet<String> = launching.map(|defined| defined.name.to_owned()).collect();
+        if names == launching_words.macros {
+            return names;
+        }
+        launching_words.macros = names;
+    }
 }
 
 /// Whether `word` launches a kernel, or has a library do so.
@@ -381,6 +417,24 @@ mod tests {
         assert_eq!(launching, ["point"]);
         let naming = find_functions_that_name(&unit, &BTreeSet::from(["launch_scale".to_owned()]));
         assert_eq!(naming, BTreeSet::from(["run".to_owned()]));
+    }
+
+    #[test]
+    fn a_macro_in_a_body_launches() {
+        let unit = SourceUnit {
+            path: "a.cu",
+            text: "template <int L> __global__ void k(float* x) { *x = L; }\n\
+                   void run(float* x, int level) {\n  switch (level) {\n\
+                   #define LAUNCH(L) k<L><<<1, 1>>>(x)\n\
+                   #define CASE(L) \\\n    case L: LAUNCH(L); break;\n\
+                     CASE(0) CASE(1)\n  }\n}\n\
+                   void rest(float* x) { CHECK(x); }\n\
+                   #define CHECK(x) if (!x) exit(1)\n",
+        };
+        let signatures = find_function_signatures(&unit, &scan_symbols(&[unit]));
+        let launching = signatures.iter().filter(|signature| signature.launches);
+        let names: Vec<&str> = launching.map(|signature| signature.name.as_str()).collect();
+        assert_eq!(names, ["run"]);
     }
 
     /// What the bodies tell of each parameter that they tell something of.
