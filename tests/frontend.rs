@@ -238,18 +238,21 @@ fn what_a_cpu_cannot_do_is_refused() {
 }
 
 #[test]
-fn casts_to_void_come_off_kernels_that_the_runtime_api_launches() {
-    let text = "void f(void** a) {\n  cudaLaunchKernel((const void *)k, 1, 1, a);\n  \
+fn casts_of_kernels_to_void_keep_their_types() {
+    let text = "template <class T, int N> __global__ void k(T* x) {}\nnamespace a { __global__ void b() {} }\n\
+                const void* all[] = {(void*)&a::b, reinterpret_cast<const void*>(k<float, (1 > 0)>), (void*)x};\n\
+                void f(void** a) {\n  cudaLaunchKernel((const void *)k, 1, 1, a);\n  \
                 cudaLaunchCooperativeKernel(reinterpret_cast<void*>(k<float>), 1, 1, a);\n  \
                 cudaLaunchKernel(k, 1, 1, (void**)a);\n  other((void*)k);\n}\n";
     let made = host("a.cu", text, Precision::Native).text;
     let squeezed: Vec<String> = made.lines().skip(1).map(|line| line.replace(' ', "")).collect();
-    insta::assert_snapshot!(squeezed.join("\n"), @r"
+    insta::assert_snapshot!(squeezed[2..].join("\n"), @r"
+    constvoid*all[]={::replay_rt::untyped_pointer(&a::b),::replay_rt::untyped_pointer((k<float,(1>0)>)),(void*)x};
     voidf(void**a){
     cudaLaunchKernel(k,1,1,a);
     cudaLaunchCooperativeKernel((k<float>),1,1,a);
     cudaLaunchKernel(k,1,1,(void**)a);
-    other((void*)k);
+    other(::replay_rt::untyped_pointer(k));
     }
     ");
 }

@@ -341,8 +341,19 @@ fn host_code_finds_the_runtime_functions_that_it_is_used_to() {
     let mut expected: Vec<f64> = values.iter().map(|&x| f64::from(x)).collect();
     expected.extend([0.0, 0.0]);
     // Two launches lie between the events, whatever time they took.
-    expected.extend([13.0, 2.0, 1.0, 8.0 * 132.0, 1024.0, 12.5]);
+    expected.extend([13.0, 2.0, 1.0, 8.0 * 132.0, 1024.0, 26.0]);
     public.assert_gives("out", &expected, 0.0);
+}
+
+#[test]
+fn a_launch_of_a_pointer_that_is_of_no_kernel_says_so() {
+    let harness = "call = \"launch_unknown(in, out, n);\"\n\
+                   [inputs.in]\ndtype = \"f32\"\nshape = [\"n\"]\n\
+                   [outputs.out]\ndtype = \"f32\"\nshape = [\"n\"]\n";
+    let values = numbers(6, 6);
+    let public = Public::new("runtime", harness, &[("in", &values, &[6])]);
+    let ended = public.run(Precision::Native);
+    insta::assert_snapshot!(format!("{:?}", ended.ending), @r#"Fault(ReplayFault { what: "host code stopped itself", detail: "a launch of a pointer to void that is no cast of a kernel's name: its parameters are not known at src/runtime.cu:81", kernel: None, block: None, thread: None })"#);
 }
 
 #[test]

@@ -107,7 +107,7 @@ pub(super) fn translate_host_source(
     let mut edits = Edits::default();
     let launches = rewrite_launches(&context, &mut edits, &mut refusals);
     shared::rewrite_shared_memory(&context, &mut edits, &mut refusals);
-    void_casts::remove_void_casts(&context, &mut edits);
+    void_casts::rewrite_void_casts(&context, &mut edits);
     rename_noinline(&context, &mut edits);
     typenames::mark_dependent_types(&context, &mut edits);
     let mut shadow_obstacles = match precision {

@@ -51,10 +51,6 @@ cudaError_t cudaLaunchKernel(void (*function)(P...), dim3 grid, dim3 block, void
                                 typename replay_rt::make_indices<sizeof...(P)>::type{});
   return replay_rt::as_error(replay_rt::abi->get_last_error(0));
 }
-REPLAY_UNSUPPORTED("cudaLaunchKernel of a pointer to void: name the kernel itself, so that its "
-                   "parameters are known")
-cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments,
-                             size_t shared_bytes = 0, cudaStream_t stream = nullptr);
 /// All blocks run together. CUDA C++ Programming Guide: "Grid Synchronization".
 template <class... P>
 cudaError_t cudaLaunchCooperativeKernel(void (*function)(P...), dim3 grid, dim3 block,
@@ -66,11 +62,6 @@ cudaError_t cudaLaunchCooperativeKernel(void (*function)(P...), dim3 grid, dim3 
                                 typename replay_rt::make_indices<sizeof...(P)>::type{});
   return replay_rt::as_error(replay_rt::abi->get_last_error(0));
 }
-REPLAY_UNSUPPORTED("cudaLaunchCooperativeKernel of a pointer to void: name the kernel itself, so that "
-                   "its parameters are known")
-cudaError_t cudaLaunchCooperativeKernel(const void* function, dim3 grid, dim3 block,
-                                        void** arguments, size_t shared_bytes = 0,
-                                        cudaStream_t stream = nullptr);
 template <class F>
 cudaError_t cudaFuncSetAttribute(F* function, cudaFuncAttribute attribute, int value) {
   return replay_rt::as_error(replay_rt::abi->func_set_attribute(

@@ -62,10 +62,55 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, void (*kernel)
                                 typename replay_rt::make_indices<sizeof...(P)>::type{});
   return replay_rt::as_error(replay_rt::abi->get_last_error(0));
 }
-REPLAY_UNSUPPORTED("cudaLaunchKernelExC of a pointer to void: name the kernel itself, so that its "
-                   "parameters are known")
-cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* kernel,
-                                void** arguments);
+
+namespace replay_rt {
+/// A kernel that sources cast to a pointer to void.
+struct untyped_kernel {
+  const void* function;
+  void (*launch)(const cudaLaunchConfig_t* config, const void* function, void** arguments);
+  const untyped_kernel* next;
+};
+void keep_untyped_kernel(const void* function, decltype(untyped_kernel::launch) launch);
+const untyped_kernel* find_untyped_kernel(const void* function);
+
+template <class... P>
+void launch_untyped(const cudaLaunchConfig_t* config, const void* function, void** arguments) {
+  auto kernel = reinterpret_cast<void (*)(P...)>(const_cast<void*>(function));
+  launch_by_pointers(replay_configure(config, kernel, "a kernel behind a pointer to void"), arguments,
+                     typename make_indices<sizeof...(P)>::type{});
+}
+/// `function` as a pointer to void, which launches take as well: its parameters are kept.
+template <class... P>
+void* untyped_pointer(void (*function)(P...)) {
+  void* pointer = reinterpret_cast<void*>(function);
+  keep_untyped_kernel(pointer, launch_untyped<P...>);
+  return pointer;
+}
+}  // namespace replay_rt
+
+inline cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* kernel,
+                                       void** arguments, REPLAY_SITE_PARAMS) {
+  const replay_rt::untyped_kernel* known = replay_rt::find_untyped_kernel(kernel);
+  if (!known)
+    replay_rt::abi->device_abort("a launch of a pointer to void that is no cast of a kernel's name: its "
+                                 "parameters are not known", replay_site{file, line});
+  known->launch(config, kernel, arguments);
+  return replay_rt::as_error(replay_rt::abi->get_last_error(0));
+}
+inline cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3 block, void** arguments,
+                                    size_t shared_bytes = 0, cudaStream_t stream = nullptr,
+                                    REPLAY_SITE_PARAMS) {
+  const cudaLaunchConfig_t config{grid, block, shared_bytes, stream, nullptr, 0};
+  return cudaLaunchKernelExC(&config, kernel, arguments, file, line);
+}
+inline cudaError_t cudaLaunchCooperativeKernel(const void* kernel, dim3 grid, dim3 block,
+                                               void** arguments, size_t shared_bytes = 0,
+                                               cudaStream_t stream = nullptr, REPLAY_SITE_PARAMS) {
+  cudaLaunchAttribute cooperative{cudaLaunchAttributeCooperative, {}};
+  cooperative.val.cooperative = 1;
+  const cudaLaunchConfig_t config{grid, block, shared_bytes, stream, &cooperative, 1};
+  return cudaLaunchKernelExC(&config, kernel, arguments, file, line);
+}
 /// How many clusters fit the device at once, if each multiprocessor has blocks of one of them only.
 template <class F>
 cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, F* function,

@@ -34,6 +34,21 @@ const launch_bounds* bounds_of(const void* function) {
   return bounds;
 }
 
+// Static tables of kernels fill it while the artifact is loaded, before `abi` is there.
+static const untyped_kernel* all_untyped_kernels = nullptr;
+const untyped_kernel* find_untyped_kernel(const void* function) {
+  const untyped_kernel* kernel = all_untyped_kernels;
+  while (kernel && kernel->function != function) kernel = kernel->next;
+  return kernel;
+}
+void keep_untyped_kernel(const void* function, decltype(untyped_kernel::launch) launch) {
+  if (find_untyped_kernel(function)) return;
+  void* memory = __builtin_malloc(sizeof(untyped_kernel));
+  if (!memory) return;
+  *static_cast<untyped_kernel*>(memory) = {function, launch, all_untyped_kernels};
+  all_untyped_kernels = static_cast<untyped_kernel*>(memory);
+}
+
 #ifdef REPLAY_SHADOW
 // A construct without a meaning that has run while the artifact was loaded.
 static const char* meaningless = nullptr;

@@ -6,6 +6,11 @@ __global__ void add(float* x, int n, float value) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) x[i] += value;
 }
+template <int Factor>
+__global__ void scale(float* x, int n) {
+  if (threadIdx.x < n) x[threadIdx.x] *= Factor;
+}
+static const void* const kernels[] = {(const void*)add, reinterpret_cast<const void*>(&scale<2>)};
 static void count(void* data) { *(int*)data += 1; }
 void run(const float* in, float* out, int n) {
   float host[8] = {0};
@@ -58,6 +63,9 @@ void run(const float* in, float* out, int n) {
   float value = 0.5f;
   void* arguments[] = {&managed, &four, &value};
   cudaCheck(cudaLaunchKernel(add, dim3(1), dim3(32), arguments, 0, stream));
+  // by pointers to void, whose kernels a table tells
+  cudaCheck(cudaLaunchCooperativeKernel(kernels[0], dim3(1), dim3(32), arguments, 0, stream));
+  cudaCheck(cudaLaunchKernel(kernels[1], dim3(1), dim3(32), arguments, 0, stream));
   cudaCheck(cudaMemcpyAsync(pinned, managed, 4 * sizeof(float), cudaMemcpyDeviceToHost, stream));
   cudaCheck(cudaStreamSynchronize(stream));
   host[5] = pinned[0];
@@ -66,4 +74,9 @@ void run(const float* in, float* out, int n) {
   cudaCheck(cudaFree(managed));
   cudaCheck(cudaFree(rows));
   cudaCheck(cudaStreamDestroy(stream));
+}
+void launch_unknown(const float* in, float* out, int n) {
+  void* arguments[] = {&out, &n};
+  const void* unknown = in;
+  cudaLaunchKernel(unknown, dim3(1), dim3(32), arguments);
 }
