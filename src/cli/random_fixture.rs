@@ -168,6 +168,8 @@ fn usual_scalar(name: &str, dtype: DType) -> Option<&'static str> {
     let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
     Some(match dtype {
         DType::Bool => "false",
+        // Every tensor has a first dimension.
+        dtype if !dtype.is_float() && ["dim", "axis"].contains(&name) => "0",
         dtype if !dtype.is_float() => "1",
         _ if has(&["eps"]) => "1e-5",
         _ if has(&["lr", "learning_rate", "decay"]) => "1e-3",

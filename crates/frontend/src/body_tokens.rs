@@ -76,6 +76,24 @@ impl<'t> BodyTokens<'t> {
         Some(CallArgument { callee, number, tokens: arguments[number].clone() })
     }
 
+    /// Whether a check's parentheses stand around `index`, at any depth: `TORCH_CHECK(...)`, `CHECK_EQ(...)`, `assert(...)`.
+    pub(super) fn is_in_check(&self, index: usize) -> bool {
+        let mut before = index;
+        while let Some(open) = before.checked_sub(1).filter(|&open| open + MOST_TOKENS > index) {
+            before = open;
+            match self.tokens[open].text(self.text) {
+                ")" | "]" | "}" => match self.tokens.group_start(open) {
+                    Some(start) => before = start,
+                    None => return false,
+                },
+                "(" if self.callee_before(open).is_some_and(is_check) => return true,
+                ";" | "{" => return false,
+                _ => {}
+            }
+        }
+        false
+    }
+
     /// The name of the function whose arguments open at `open`, behind the template arguments and the configuration of
     /// a launch; of a cast, its type.
     pub(super) fn callee_before(&self, open: usize) -> Option<&'t str> {
@@ -103,4 +121,10 @@ impl<'t> BodyTokens<'t> {
     pub(super) fn is_spelled_before(&self, index: usize, spelling: &str) -> bool {
         index.checked_sub(1).is_some_and(|before| self.is_spelled(before, spelling))
     }
+}
+
+/// Whether a function or macro checks its arguments, by its name.
+fn is_check(name: &str) -> bool {
+    let lower = name.to_lowercase();
+    lower.contains("check") || lower.contains("assert")
 }

@@ -24,6 +24,9 @@ const OF_NUMBERS: [&str; 12] = [
     "switch",
 ];
 
+/// Members of a tensor that take the number of a dimension.
+const OF_DIMENSIONS: [&str; 4] = ["size", "stride", "unsqueeze", "select"];
+
 /// How each of `bodies` uses each of its parameters, by number.
 pub(super) fn find_parameter_uses(
     text: &str,
@@ -59,6 +62,9 @@ impl UseReader<'_> {
 
     /// What the integer at `index` tells; none if nothing.
     fn use_of_integer(&mut self, index: usize) -> Option<ParameterUse> {
+        if self.body_tokens.is_in_check(index) {
+            return None;
+        }
         if self.is_cast_to_float(index) || self.body_tokens.is_compared_for_equality(index) {
             return Some(ParameterUse::Number);
         }
@@ -72,6 +78,9 @@ impl UseReader<'_> {
                 is_sign || self.body_tokens.tokens[other].kind == TokenKind::Number
             });
         if is_of_constants && OF_NUMBERS.contains(&argument.callee) {
+            return Some(ParameterUse::Number);
+        }
+        if OF_DIMENSIONS.contains(&argument.callee) && argument.number == 0 {
             return Some(ParameterUse::Number);
         }
         if argument.tokens.len() == 1 {

@@ -454,13 +454,16 @@ mod tests {
                     void adam(float* w, float beta, int t, int n) { k<<<(n + 255) / 256, 256>>>(w, beta, t, n); }\n\
                     void other(float* w, int seq, int mode, int m) {\n\
                     if (mode == 1) return; for (int t = 0; t < seq; t++) w[t * m] = pow(2, t + 1); }\n\
-                    void away(int n, int m) { if (n != 0) unknown(n); s.m = x->m; }\n";
+                    void away(int n, int m) { if (n != 0) unknown(n); s.m = x->m; }\n\
+                    void along(Tensor x, int dim, int k) {\n\
+                    TORCH_CHECK(k == 0 || (dim >= 0 && dim < x.dim()), 1); run(x.stride(dim), k); }\n";
         assert_snapshot!(uses(text), @"
         k beta Number
         k t Number
         adam beta Number
         adam t Number
         other mode Number
+        along dim Number
         ");
     }
 
