@@ -42,6 +42,8 @@ const TYPED_MEMBERS: [&str; 4] = ["data_ptr", "const_data_ptr", "mutable_data_pt
 /// The same with the number of dimensions as second argument.
 const ACCESSORS: [&str; 4] =
     ["accessor", "packed_accessor", "packed_accessor32", "packed_accessor64"];
+/// Members of a tensor for one of the same shape and type.
+const COPIES: [&str; 3] = ["contiguous", "clone", "detach"];
 /// No tensor of interest has more dimensions.
 const MOST_DIMENSIONS: usize = 8;
 
@@ -68,6 +70,7 @@ pub(super) fn read_tensor_body(text: &str, tokens: &Tokens, body: Range<usize>) 
         }
     }
     for index in body.clone().filter(|&index| tokens.is_spelled_at(text, index, "=")) {
+        found.read_copy(text, tokens, index);
         found.read_made_tensor(text, tokens, index);
     }
     // Early returns of an empty tensor are shorter than the usual one.
@@ -122,6 +125,20 @@ impl TensorBody {
             if shape.len() < dimensions {
                 shape.resize(dimensions, String::new());
             }
+        }
+    }
+
+    /// Reads `NAME = TENSOR.contiguous()` with its `=` at `index`: what is read of the copy tells of the tensor.
+    fn read_copy(&mut self, text: &str, tokens: &Tokens, index: usize) {
+        let word = |place: usize| tokens.text_at(text, place);
+        let is_copy = word(index + 2) == "." && COPIES.contains(&word(index + 3));
+        let Some(target) = index.checked_sub(1).filter(|_| is_copy) else { return };
+        let (copy, tensor) = (word(target), word(index + 1));
+        if let Some(shape) = self.shapes.get(copy).cloned() {
+            self.shapes.entry(tensor.to_owned()).or_insert(shape);
+        }
+        if let Some(element) = self.elements.get(copy).cloned() {
+            self.elements.entry(tensor.to_owned()).or_insert(element);
         }
     }
 
@@ -239,6 +256,7 @@ mod tests {
 std::vector<torch::Tensor> backward(torch::Tensor dy, torch::Tensor x, torch::Tensor w, torch::Tensor index) {
   const int rows = x.size(0), cols = x.size(1);
   const auto heads = w.size(2);
+  auto g_ = g.contiguous(); const int depth = g_.size(1);
   auto dx = torch::empty_like(x);
   auto dw = torch::zeros({x.size(1), 4, rows * 2}, x.options());
   auto like = at::empty_like(dy);
@@ -267,7 +285,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
             })
             .collect();
         insta::assert_snapshot!(told.join("\n"), @r#"
-        backward ["dx", "dw", ""] {"dw": ["cols", "4", ""], "dy": ["", "", ""], "w": ["", "", "heads"], "x": ["rows", "cols"]} {"dx": "x", "like": "dy"} {"dy": "float", "index": "int64_t", "x": "scalar_t"}
+        backward ["dx", "dw", ""] {"dw": ["cols", "4", ""], "dy": ["", "", ""], "g": ["", "depth"], "g_": ["", "depth"], "w": ["", "", "heads"], "x": ["rows", "cols"]} {"dx": "x", "like": "dy"} {"dy": "float", "index": "int64_t", "x": "scalar_t"}
         pair ["y", "x"] {} {} {}
         one [] {} {} {}
         PYBIND11_MODULE [] {} {} {}
@@ -283,8 +301,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
             .map(|PythonName { name, function, line }| format!("{line} {name} {function}"))
             .collect();
         insta::assert_snapshot!(told.join("\n"), @"
-        14 forward one
-        16 backward backward
+        15 forward one
+        17 backward backward
         ");
     }
 }

@@ -39,7 +39,7 @@ impl Draft {
         let mut arguments = Vec::new();
         let written_parameters = find_written_parameters(function, types);
         for (place, parameter) in function.parameters.iter().enumerate() {
-            let name = parameter_name((place, parameter));
+            let name = self.name_of_result(parameter_name((place, parameter)));
             if !names_tensor(&parameter.ty) {
                 let role = types.role(function, parameter);
                 arguments.push(self.add_parameter(name, role, &[], &mut guesses));
@@ -113,6 +113,12 @@ impl Draft {
         outputs
     }
 
+    /// The name of the result that a parameter `name` is, if it only has more underscores at its end; otherwise `name`.
+    fn name_of_result(&self, name: String) -> String {
+        let result = name.trim_end_matches('_');
+        if self.is_returned(result) { result.to_owned() } else { name }
+    }
+
     /// A name for the tensor `name` that `function` writes, apart from all others.
     fn name_apart(&self, function: &FunctionSignature, name: &str) -> String {
         let names = [name.to_owned(), format!("{name}_out"), format!("{}_{name}", function.name)];
@@ -184,6 +190,7 @@ impl Draft {
 /// Whether a tensor is a gradient by its name.
 fn is_gradient_name(name: &str) -> bool {
     name.starts_with("grad") || name.ends_with("_grad") || name.starts_with('d') && name.len() <= 4
+    let name = name.trim_end_matches(['_', 's']);
 }
 
 /// The places of the tensors that `function` writes in place: those that its body tells of, or else, where it returns none,
