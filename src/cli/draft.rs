@@ -34,7 +34,7 @@ use types::{PointeeType, VALUE_TYPES, element_words};
 const MARK: &str = "# EDIT";
 
 /// The content of one `replay.toml`.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Draft {
     /// The sizes among the functions' parameters, in their order.
     sizes: Vec<String>,
@@ -59,7 +59,7 @@ pub struct Draft {
 }
 
 /// The call of a function.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DraftedCall {
     /// The outputs that take its results.
     results: Vec<String>,
@@ -89,6 +89,8 @@ impl DraftedCall {
 pub struct DraftedTensor {
     /// None where the type's name is the project's own.
     dtype: Option<DType>,
+    /// Whether the sources do not tell the dtype.
+    is_dtype_guessed: bool,
     /// The names and numbers of its shape; empty for a scalar.
     shape: Vec<String>,
     /// Why the shape has to be checked; none where it is certain.
@@ -147,6 +149,7 @@ impl DraftedTensor {
     fn scalar(dtype: DType) -> DraftedTensor {
         DraftedTensor {
             dtype: Some(dtype),
+            is_dtype_guessed: false,
             shape: Vec::new(),
             doubt: None,
             is_optional: false,
@@ -676,6 +679,7 @@ fn draft_tensor(element: &PointeeType, sizes: &[String], has_one_element: bool) 
     let doubt = if has_one_element { ShapeDoubt::OneElement } else { ShapeDoubt::Pointer };
     DraftedTensor {
         dtype: element.dtype,
+        is_dtype_guessed: false,
         shape,
         doubt: Some(doubt),
         is_optional: false,

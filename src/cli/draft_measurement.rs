@@ -126,11 +126,12 @@ pub fn measure_draft(
         let reason = first_reason.unwrap_or_else(|| TOO_MANY_SIZES.to_owned());
         return Ok(DraftMeasurement::Not { reason });
     };
-    draft.take_measured_shapes(&tied, &probes);
+    let own_sizes = draft.take_measured_shapes(&tied, &probes);
     if let Some(problem) = find_problem(draft) {
         return Ok(DraftMeasurement::Not { reason: problem.to_string() });
     }
     let mut sizes = tied.expand(&first_probe.sizes, ROOM);
+    sizes.extend(own_sizes);
     let named_sizes = draft.named_sizes();
     sizes.retain(|name, _| named_sizes.contains(&name.as_str()));
     let sizes = RandomSizes::from_sizes(sizes);
@@ -187,7 +188,7 @@ impl<W: Fn(&Draft) -> String> ProbeFolder<'_, W> {
             return Ok(Attempt::Skipped);
         }
         let sizes = RandomSizes::from_sizes(draft.open_shape_sizes(numbers));
-        Ok(match self.measure_reach(open_draft, &sizes)? {
+        Ok(match self.measure_reach(&open_draft.with_dtypes_of(draft), &sizes)? {
             TensorReach::Measured { elements, .. } => Attempt::Accepted { reach: elements },
             TensorReach::Fault { reason } => Attempt::Fault(self.read_fault(reason)),
             TensorReach::Not { reason } => Attempt::Hopeless { reason },

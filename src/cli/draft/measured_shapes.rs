@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use super::tensor_probe::name_room;
+use super::tensor_probe::{name_dimension, name_extents, name_type};
 use super::tied_sizes::TiedSizes;
+use super::types::find_dtype_by_torch_number;
 use super::{Draft, DraftedTensor, OutputTrait, ShapeDoubt};
 
 /// A replay with chosen sizes.
@@ -32,7 +33,7 @@ pub fn choose_usual_sizes(names: &[String]) -> BTreeMap<String, usize> {
 
 const SIZE_SETS: [[usize; MOST_SIZES]; 8] = [
     [12, 20, 84, 28, 44, 52, 4, 36],
-    [20, 12, 132, 44, 28, 68, 12, 4],
+    [20, 28, 132, 12, 44, 68, 8, 60],
     [32, 96, 160, 64, 128, 192, 16, 8],
     [64, 32, 16, 8, 4, 2, 12, 24],
     [4, 8, 16, 32, 64, 128, 12, 24],
@@ -135,11 +136,63 @@ fn find_shape(
     Some((smallest.shape(), false))
 }
 
+/// What probes tell of a result.
+struct MeasuredResult {
+    tensor: DraftedTensor,
+    /// The sizes of its own, with their numbers in the first probe.
+    own_sizes: BTreeMap<String, usize>,
+}
+
+/// The result `name`, drafted as `tensor`, as `probes` with these `sizes` tell of it; none where the call gave none. A
+/// dimension that is no size in all of them, and no number, is a size of its own.
+fn measure_result(
+    name: &str,
+    tensor: &DraftedTensor,
+    sizes: &[String],
+    probes: &[ShapeProbe],
+) -> Option<MeasuredResult> {
+    let measured = |output: &str| -> Vec<usize> {
+        let reaches = probes.iter().map(|probe| probe.reach.get(output).copied());
+        reaches.map(|reach| reach.unwrap_or_default()).collect()
+    };
+    let type_reach = measured(&name_type(name)).first().copied()?;
+    let mut tensor = tensor.clone();
+    let mut own_sizes = BTreeMap::new();
+    tensor.dtype = find_dtype_by_torch_number(type_reach.checked_sub(1)?).or(tensor.dtype);
+    tensor.shape.clear();
+    for (dimension, output) in name_extents(name).enumerate() {
+        let reaches = measured(&output);
+        let extents: Option<Vec<usize>> =
+            reaches.iter().map(|reach| reach.checked_sub(1)).collect();
+        let Some(extents) = extents else { break };
+        let is_size = |size: &&String| {
+            let numbers = probes.iter().map(|probe| probe.sizes.get(*size).copied());
+            numbers.eq(extents.iter().copied().map(Some))
+        };
+        let size = match sizes.iter().find(is_size) {
+            Some(size) => size.clone(),
+            None if extents.iter().all(|extent| *extent == extents[0]) => extents[0].to_string(),
+            None => {
+                let own_size = name_dimension(name, dimension);
+                own_sizes.insert(own_size.clone(), extents[0]);
+                own_size
+            }
+        };
+        tensor.shape.push(size);
+    }
+    if tensor.shape.is_empty() {
+        tensor.shape.push("1".to_owned());
+    }
+    let is_certain = probes.len() > 1 && own_sizes.is_empty();
+    tensor.doubt = (!is_certain).then_some(ShapeDoubt::Pointer);
+    Some(MeasuredResult { tensor, own_sizes })
+}
+
 impl Draft {
     /// This draft with `elements` for every tensor of which a replay tells the shape, whatever that is.
     pub fn with_room(&self, elements: usize) -> Draft {
         if self.calls_with_tensors {
-            return self.with_roomy_results(elements);
+            return self.with_measured_results(elements);
         }
         let mut roomy = self.clone();
         for tensor in roomy.arrays_mut() {
@@ -161,19 +214,29 @@ impl Draft {
 
     /// Takes the shapes that `probes` tell, products of `tied` sizes. Those without doubt lose their mark. An output and its
     /// upstream gradient have one shape, as have a tensor and its gradient: of two that differ the one without doubt counts, and two without doubt
-    /// are no such pair.
-    pub fn take_measured_shapes(&mut self, tied: &TiedSizes, probes: &[ShapeProbe]) {
+    /// are no such pair. The numbers are those of results' own sizes in the first probe.
+    pub fn take_measured_shapes(
+        &mut self,
+        tied: &TiedSizes,
+        probes: &[ShapeProbe],
+    ) -> BTreeMap<String, usize> {
         let sizes = tied.names();
         let candidates = list_candidates(&sizes);
         let returned = self.list_returned();
+        let mut own_sizes = BTreeMap::new();
         for (name, tensor) in self.inputs.iter_mut().chain(&mut self.outputs) {
-            let has_room = tensor.shape.iter().any(|size| tied.roomy.contains(size));
-            let is_returned = returned.contains(name);
-            if tensor.is_scalar() || self.calls_with_tensors && !is_returned && !has_room {
+            if returned.contains(name) {
+                if let Some(measured) = measure_result(name, tensor, &sizes, probes) {
+                    *tensor = measured.tensor;
+                    own_sizes.extend(measured.own_sizes);
+                }
                 continue;
             }
-            let measured = if is_returned { name_room(name) } else { name.clone() };
-            match find_shape(&measured, &candidates, probes) {
+            let has_room = tensor.shape.iter().any(|size| tied.roomy.contains(size));
+            if tensor.is_scalar() || self.calls_with_tensors && !has_room {
+                continue;
+            }
+            match find_shape(name, &candidates, probes) {
                 Some((shape, is_certain)) => {
                     tensor.shape = shape;
                     tensor.doubt = (!is_certain).then_some(ShapeDoubt::Pointer);
@@ -182,6 +245,7 @@ impl Draft {
                 None => {}
             }
         }
+        self.sizes.extend(own_sizes.keys().cloned());
         let gradients = self.outputs.iter().filter_map(|(name, tensor)| {
             Some((name.clone(), self.primal_of(name, tensor)?.to_owned()))
         });
@@ -189,6 +253,7 @@ impl Draft {
         for (output, input) in self.flows().into_iter().chain(gradients) {
             self.unite_shapes(&output, &input);
         }
+        own_sizes
     }
 
     /// Gives `output` and `input` one shape, unless both have theirs without doubt.
@@ -231,6 +296,8 @@ impl Draft {
 
 #[cfg(test)]
 mod tests {
+    use ::replay::tensor::DType;
+
     use super::*;
 
     const NAMES: [&str; 3] = ["B", "T", "C"];
@@ -263,6 +330,40 @@ mod tests {
         assert_eq!(measured(|b, t, c| b * t * t * c), certain("B C T T"));
         assert_eq!(measured(|_, _, _| 1), certain("1"));
         assert_eq!(measured(|_, _, _| 2), certain("2"));
+    }
+
+    /// The dtype and the shape of a result with these `extents` by the three sizes, whether it is certain, and its own sizes.
+    fn measured_result<const N: usize>(
+        type_number: usize,
+        extents: impl Fn(usize, usize, usize) -> [usize; N],
+    ) -> (Option<DType>, String, bool, BTreeMap<String, usize>) {
+        let names = NAMES.map(str::to_owned);
+        let probes = choose_size_sets(&names).into_iter().take(2).map(|sizes| {
+            let [b, t, c] = NAMES.map(|name| sizes[name]);
+            let own = extents(b, t, c).map(|extent| extent + 1);
+            let mut reach: BTreeMap<String, usize> = name_extents("y").zip(own).collect();
+            reach.insert(name_type("y"), type_number + 1);
+            ShapeProbe { sizes, reach }
+        });
+        let probes: Vec<ShapeProbe> = probes.collect();
+        let drafted = DraftedTensor::scalar(DType::F32);
+        let MeasuredResult { tensor, own_sizes } =
+            measure_result("y", &drafted, &names, &probes).unwrap();
+        (tensor.dtype, tensor.shape.join(" "), tensor.doubt.is_none(), own_sizes)
+    }
+
+    #[test]
+    fn a_result_has_the_type_and_the_dimensions_that_it_is_measured_with_in_their_order() {
+        let none = BTreeMap::new();
+        let found = measured_result(5, |b, t, c| [c, b, 3, t]);
+        assert_eq!(found, (Some(DType::F16), "C B 3 T".to_owned(), true, none.clone()));
+        let found = measured_result(4, |_, _, _| []);
+        assert_eq!(found, (Some(DType::I64), "1".to_owned(), true, none));
+        let own_sizes = BTreeMap::from([("y_0".to_owned(), 12 * 20), ("y_1".to_owned(), 85)]);
+        let found = measured_result(6, |b, t, c| [b * t, c + 1, c]);
+        assert_eq!(found, (Some(DType::F32), "y_0 y_1 C".to_owned(), false, own_sizes));
+        let probe = ShapeProbe { sizes: BTreeMap::new(), reach: BTreeMap::new() };
+        assert!(measure_result("y", &DraftedTensor::scalar(DType::F32), &[], &[probe]).is_none());
     }
 
     #[test]

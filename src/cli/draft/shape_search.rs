@@ -3,21 +3,26 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ::replay::tensor::DType;
+
 use super::Draft;
 use super::tensor_probe::MOST_DIMENSIONS;
+use super::types::find_dtype_by_torch_constant;
 
 /// Numbers for all sizes at once, one after the other until they are accepted: warps need multiples of 32, some heads
 /// smaller ones.
 const ALIKE: [usize; 4] = [32, 16, 8, 64];
 /// Numbers that a size may have to be, likely ones first: one element, points of a plane and of space, boxes.
 const NUMBERS: [usize; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
+/// Types of elements that a kernel may be written for alone.
+const FLOATS: [DType; 3] = [DType::F16, DType::BF16, DType::F64];
 /// For so many of them more is supposed.
 const SEARCHED: usize = 2;
 /// So many tries are made for each of those.
 const MOST_TRIES: usize = 160;
 
 /// What is supposed of a draft.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Supposition {
     /// The draft, with tensors of more dimensions.
     pub draft: Draft,
@@ -69,6 +74,18 @@ impl ShapeFault {
         format!("{} {:?}", words.join(" "), self.place)
     }
 
+    /// The dtypes that a tensor may need instead, by the constants that the words name. Where a dispatch has no case for a
+    /// dtype, the words name that alone.
+    fn list_dtypes(&self) -> Vec<DType> {
+        let named = self.words.iter().filter_map(|word| find_dtype_by_torch_constant(word));
+        let mut dtypes: Vec<DType> = named.collect();
+        if self.words.contains("implemented") && !dtypes.is_empty() {
+            dtypes.extend(FLOATS);
+        }
+        dtypes.dedup();
+        dtypes
+    }
+
     /// Whether a fault after this one is one of a check above it.
     fn is_behind(&self, later: &ShapeFault) -> bool {
         match (&self.place, &later.place) {
@@ -117,13 +134,42 @@ impl Supposition {
         let tensors = self.draft.argument_tensors();
         let (named, others): (Vec<String>, Vec<String>) =
             tensors.into_iter().partition(|tensor| fault.names(tensor));
-        let mut next = Vec::new();
+        let (named_parameters, other_parameters): (Vec<&String>, Vec<&String>) =
+            self.draft.sizes.iter().partition(|size| fault.names(size));
+        let mut next = self.list_dtypes(&named, fault);
         self.list_for_tensors(&named, fault, &mut next);
-        let parameters = self.draft.sizes.iter().filter(|size| fault.names(size));
+        self.list_for_parameters(&named_parameters, &mut next);
+        self.list_for_tensors(&others, fault, &mut next);
+        self.list_for_parameters(&other_parameters, &mut next);
+        next
+    }
+
+    /// What may be supposed about parameters that may be sizes.
+    fn list_for_parameters(&self, parameters: &[&String], next: &mut Vec<Supposition>) {
         for size in parameters {
             next.extend(NUMBERS.map(|number| self.with_numbers(&[size], number)));
         }
-        self.list_for_tensors(&others, fault, &mut next);
+    }
+
+    /// Other dtypes that `fault` speaks of: for all tensors at once, and for each of `named`.
+    fn list_dtypes(&self, named: &[String], fault: &ShapeFault) -> Vec<Supposition> {
+        let guessed = self.draft.list_guessed_dtypes();
+        let floats: Vec<String> =
+            guessed.iter().filter(|name| self.draft.holds_floats(name)).cloned().collect();
+        let mut next = Vec::new();
+        for dtype in fault.list_dtypes() {
+            if dtype.is_float() {
+                next.push(self.with_dtype(&floats, dtype));
+            }
+            let named_alone = named.iter().filter(|name| guessed.contains(name));
+            next.extend(named_alone.map(|name| self.with_dtype(std::slice::from_ref(name), dtype)));
+        }
+        next
+    }
+
+    fn with_dtype(&self, tensors: &[String], dtype: DType) -> Supposition {
+        let mut next = self.clone();
+        next.draft.set_dtypes(tensors, dtype);
         next
     }
 
@@ -200,6 +246,7 @@ struct ShapeSearch<A> {
     tries_left: usize,
     /// The faults that were met, without their numbers.
     met: BTreeSet<String>,
+    tried: Vec<Supposition>,
 }
 
 /// What has to be supposed of `draft` for a call to come to its end; none where no supposition is found. Products get `room`.
@@ -212,7 +259,13 @@ pub fn find_supposition<E>(
     room: usize,
     attempt: impl FnMut(&Draft, &BTreeMap<String, usize>) -> Result<Attempt, E>,
 ) -> Result<Option<Supposition>, E> {
-    let mut search = ShapeSearch { attempt, room, tries_left: MOST_TRIES, met: BTreeSet::new() };
+    let mut search = ShapeSearch {
+        attempt,
+        room,
+        tries_left: MOST_TRIES,
+        met: BTreeSet::new(),
+        tried: Vec::new(),
+    };
     let mut faults = Vec::new();
     for usual in ALIKE {
         let nothing = Supposition {
@@ -293,6 +346,10 @@ impl<E, A: FnMut(&Draft, &BTreeMap<String, usize>) -> Result<Attempt, E>> ShapeS
             if self.tries_left == 0 {
                 return Ok(None);
             }
+            if self.tried.contains(&next) {
+                continue;
+            }
+            self.tried.push(next.clone());
             self.tries_left -= 1;
             match self.attempt_with(&next)? {
                 Attempt::Accepted { reach } => return self.drop_numbers(next, reach).map(Some),
@@ -433,6 +490,50 @@ pub(super) mod tests {
             ["out1", "out2"].iter().find(|name| is_small(name)).map_or(Ok(()), |name| fail(name, 0))
         });
         assert_eq!(shapes.unwrap(), "out1 1048576, out2 1048576, x 32");
+    }
+
+    #[test]
+    fn a_check_of_dtypes_is_met_by_other_dtypes() {
+        let draft = draft_function(
+            "at::Tensor x, at::Tensor index",
+            "k<<<1, 1>>>(x.data_ptr<scalar_t>());",
+        );
+        let dtype = |draft: &Draft, name: &str| draft.find_tensor(name).unwrap().dtype;
+        let found = find_supposition(&draft, 1 << 20, |draft, _| {
+            let fault = |reason: &str, line| {
+                let words = split_words(reason).map(str::to_owned).collect();
+                let place = Some(("k.cu".to_owned(), line));
+                Attempt::Fault(ShapeFault { reason: reason.to_owned(), place, words })
+            };
+            Ok::<Attempt, ()>(if dtype(draft, "index") != Some(DType::I32) {
+                fault("index.scalar_type() == at::kInt", 3)
+            } else if dtype(draft, "x") != Some(DType::BF16) {
+                fault("\"forward\" not implemented for 'Float'", 9)
+            } else {
+                Attempt::Accepted { reach: BTreeMap::new() }
+            })
+        });
+        assert!(found.unwrap().is_some());
+    }
+
+    #[test]
+    fn a_parameter_that_no_word_names_is_tried_last_and_nothing_twice() {
+        let draft = draft_function("at::Tensor x, int mode", "k<<<1, 1>>>(x, mode);");
+        let mut tried = Vec::new();
+        let found = find_supposition(&draft, 1 << 20, |_, sizes| {
+            tried.push(sizes.clone());
+            Ok::<Attempt, ()>(if sizes["mode"] == 3 {
+                Attempt::Accepted { reach: BTreeMap::new() }
+            } else {
+                Attempt::Fault(fail("x", 3).unwrap_err())
+            })
+        });
+        assert_eq!(found.unwrap().unwrap().numbers, BTreeMap::from([("mode".to_owned(), 3)]));
+        let count = tried.len();
+        tried.sort();
+        tried.dedup();
+        // With more dimensions of `x` its sizes are those of the try before.
+        assert!(count < 40, "{count}");
     }
 
     #[test]

@@ -163,6 +163,7 @@ impl Draft {
         }
         DraftedTensor {
             dtype: Some(dtype.unwrap_or(USUAL_DTYPE)),
+            is_dtype_guessed: element.is_none(),
             shape,
             doubt: Some(ShapeDoubt::Pointer),
             is_optional: false,
@@ -189,8 +190,8 @@ impl Draft {
 
 /// Whether a tensor is a gradient by its name.
 fn is_gradient_name(name: &str) -> bool {
-    name.starts_with("grad") || name.ends_with("_grad") || name.starts_with('d') && name.len() <= 4
     let name = name.trim_end_matches(['_', 's']);
+    name.starts_with("grad") || name.ends_with("_grad") || name.starts_with('d') && name.len() <= 4
 }
 
 /// The places of the tensors that `function` writes in place: those that its body tells of, or else, where it returns none,

@@ -3,11 +3,15 @@
 
 use std::collections::BTreeMap;
 
+use ::replay::tensor::DType;
+
 use super::tied_sizes::TiedSizes;
 use super::{Draft, DraftedCall, DraftedTensor, ShapeDoubt, is_number};
 
 /// No tensor gets more dimensions by a supposition.
 pub(super) const MOST_DIMENSIONS: usize = 5;
+/// No result has more dimensions.
+const MOST_RESULT_DIMENSIONS: usize = 6;
 /// A number of dimensions is a size by this much more: random integers lie below the smallest size.
 const DIMENSION_OFFSET: usize = 1 << 20;
 
@@ -17,11 +21,11 @@ impl Draft {
         self.calls_with_tensors
     }
 
-    /// This draft with an output of `elements` for every tensor that a function returns: the result is copied to its
-    /// beginning. The result itself keeps its name, for other calls to take.
-    pub(super) fn with_roomy_results(&self, elements: usize) -> Draft {
-        let mut roomy = self.clone();
-        for call in &mut roomy.calls {
+    /// This draft with outputs that measure every tensor that a function returns, each with `room`. The result itself keeps
+    /// its name, for other calls to take.
+    pub(super) fn with_measured_results(&self, room: usize) -> Draft {
+        let mut measuring = self.clone();
+        for call in &mut measuring.calls {
             let results = std::mem::take(&mut call.results);
             let kept: Vec<&str> =
                 results.iter().map(String::as_str).filter(|name| self.is_returned(name)).collect();
@@ -31,7 +35,9 @@ impl Draft {
             }
             let slots = results.iter().map(|name| {
                 if self.is_returned(name) {
-                    format!("::replay_torch::with_room({name:?}, {}, {name})", name_room(name))
+                    let extents: Vec<String> = name_extents(name).collect();
+                    let measures = format!("{}, {{{}}}", name_type(name), extents.join(", "));
+                    format!("::replay_torch::with_measures({name:?}, {measures}, {name})")
                 } else {
                     format!("::replay_torch::output({name:?}, {name})")
                 }
@@ -44,12 +50,15 @@ impl Draft {
             );
         }
         for name in self.list_returned() {
-            if let Some(tensor) = roomy.outputs.shift_remove(&name) {
-                let shape = vec![elements.to_string()];
-                roomy.outputs.insert(name_room(&name), DraftedTensor { shape, ..tensor });
+            if let Some(tensor) = measuring.outputs.shift_remove(&name) {
+                let shape = vec![room.to_string()];
+                let measure = DraftedTensor { shape, dtype: Some(DType::U8), ..tensor };
+                for measured in name_extents(&name).chain([name_type(&name)]) {
+                    measuring.outputs.insert(measured, measure.clone());
+                }
             }
         }
-        roomy
+        measuring
     }
 
     /// This draft with shapes that a fixture's sizes tell, so that one build serves a search for them: for each tensor that
@@ -124,6 +133,39 @@ impl Draft {
         // Half of a size may be half of it for any number.
         let is_small = number > 0 && 2 * number < *sizes.get(last)?;
         (is_small && number * places == elements).then(|| (last.clone(), number))
+    }
+
+    /// This draft with the dtypes of the tensors of `other` with the same names.
+    pub fn with_dtypes_of(&self, other: &Draft) -> Draft {
+        let mut draft = self.clone();
+        for (name, tensor) in draft.inputs.iter_mut().chain(&mut draft.outputs) {
+            if let Some(other_tensor) = other.find_tensor(name) {
+                tensor.dtype = other_tensor.dtype;
+            }
+        }
+        draft
+    }
+
+    /// The tensors that functions take of which the sources do not tell the dtype.
+    pub(super) fn list_guessed_dtypes(&self) -> Vec<String> {
+        let mut names = self.argument_tensors();
+        names.retain(|name| self.find_tensor(name).is_some_and(|tensor| tensor.is_dtype_guessed));
+        names
+    }
+
+    /// Whether the elements of the tensor `name` are floating-point numbers.
+    pub(super) fn holds_floats(&self, name: &str) -> bool {
+        self.find_tensor(name).is_some_and(DraftedTensor::is_float)
+    }
+
+    /// Gives the tensors `names` this `dtype`.
+    pub(super) fn set_dtypes(&mut self, names: &[String], dtype: DType) {
+        for name in names {
+            let tensor = self.inputs.get_mut(name).or_else(|| self.outputs.get_mut(name));
+            if let Some(tensor) = tensor {
+                tensor.dtype = Some(dtype);
+            }
+        }
     }
 
     /// The elements of the largest tensor of several sizes that functions take, where its sizes have these `numbers`.
@@ -249,7 +291,12 @@ pub(super) fn name_dimension(name: &str, dimension: usize) -> String {
     format!("{name}_{dimension}")
 }
 
-/// The output for the elements of the result `name`: by its name the gradient of nothing.
-pub(super) fn name_room(name: &str) -> String {
-    format!("{name}_elements")
+/// The output whose reach tells the dtype of the result `name`: by its name the gradient of nothing.
+pub(super) fn name_type(name: &str) -> String {
+    format!("{name}_type")
+}
+
+/// The outputs whose reaches tell the sizes of the result `name`, along each dimension.
+pub(super) fn name_extents(name: &str) -> impl Iterator<Item = String> {
+    (0..MOST_RESULT_DIMENSIONS).map(move |dimension| format!("{name}_extent_{dimension}"))
 }

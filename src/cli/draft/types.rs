@@ -174,6 +174,43 @@ fn parse_vector_type(words: &str) -> Option<(DType, usize)> {
     Some((dtype, lanes as usize))
 }
 
+/// The dtype with this number in PyTorch (c10/core/ScalarType.h).
+pub(super) fn find_dtype_by_torch_number(number: usize) -> Option<DType> {
+    Some(match number {
+        0 => DType::U8,
+        1 => DType::I8,
+        2 => DType::I16,
+        3 => DType::I32,
+        4 => DType::I64,
+        5 => DType::F16,
+        6 => DType::F32,
+        7 => DType::F64,
+        11 => DType::Bool,
+        15 => DType::BF16,
+        23 => DType::F8E5M2,
+        24 => DType::F8E4M3,
+        27 => DType::U16,
+        28 => DType::U32,
+        29 => DType::U64,
+        _ => return None,
+    })
+}
+
+/// The dtype that a constant of PyTorch names, as checks of dtypes spell it.
+pub(super) fn find_dtype_by_torch_constant(word: &str) -> Option<DType> {
+    Some(match word {
+        "kHalf" | "kFloat16" | "Half" => DType::F16,
+        "kBFloat16" | "BFloat16" => DType::BF16,
+        "kFloat" | "kFloat32" | "Float" => DType::F32,
+        "kDouble" | "kFloat64" | "Double" => DType::F64,
+        "kInt" | "kInt32" | "Int" => DType::I32,
+        "kLong" | "kInt64" | "Long" => DType::I64,
+        "kByte" | "kUInt8" | "Byte" => DType::U8,
+        "kBool" | "Bool" => DType::Bool,
+        _ => return None,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -48,13 +48,17 @@ slot output(const char* name, T& value) {
   return {name, [&](const at::Tensor& result) { value = static_cast<T>(result.item<double>()); },
           [&](const c10::Scalar& result) { value = static_cast<T>(result.to<double>()); }};
 }
-/// Keeps a result of any shape, and copies its elements to the beginning of `room`: how far that is written tells how many
-/// they are.
-inline slot with_room(const char* name, void* room, at::Tensor& kept) {
+/// Keeps a result of any shape and type. Outputs of the harness tell them by how far they are written: one byte more than
+/// its type's number, and along each dimension one more than it has elements.
+inline slot with_measures(const char* name, void* type, std::vector<void*> extents, at::Tensor& kept) {
   return {name,
           [=, &kept](const at::Tensor& result) {
             kept = result;
-            if (result.defined() && result.numel() != 0) copy_elements(room, result);
+            if (!result.defined()) return;
+            (void)cudaMemset(type, 0, static_cast<size_t>(result.scalar_type()) + 1);
+            const size_t dimensions = static_cast<size_t>(result.dim());
+            for (size_t d = 0; d < dimensions && d < extents.size(); d++)
+              (void)cudaMemset(extents[d], 0, static_cast<size_t>(result.size(static_cast<int64_t>(d))) + 1);
           },
           nullptr};
 }
