@@ -43,7 +43,7 @@ const SIZE_SETS: [[usize; MOST_SIZES]; 8] = [
 ];
 
 /// More sizes have too many products.
-const MOST_SIZES: usize = 8;
+pub(super) const MOST_SIZES: usize = 8;
 /// A size may stand in a shape twice, as in an attention matrix.
 const MOST_TIMES: usize = 2;
 /// Numbers besides sizes, such as the three of query, key and value.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::measured_shapes::MOST_SIZES as MEASURED_SIZES;
 use super::shape_search::Supposition;
 
 /// More sizes that do not move alone have too many sets.
@@ -42,7 +43,8 @@ impl TiedSizes {
 }
 
 /// Groups the sizes of which `supposition` says nothing into those that have to be equal: the smallest sets that may be
-/// twice as large as the others, and half as large. A size that moves in no set is a number. `accepts` says whether a call
+/// twice as large as the others, and half as large. A size that moves in no set is a number, and so are sizes beyond those
+/// that a measurement tells apart. `accepts` says whether a call
 /// with sizes comes to its end; products get `room`.
 ///
 /// # Errors
@@ -78,6 +80,8 @@ pub fn tie_sizes<E>(
         }
     }
     groups.sort_by_key(|group| names.iter().position(|name| *name == group[0]));
+    let beyond = groups.split_off(groups.len().min(MEASURED_SIZES));
+    numbers.extend(beyond.into_iter().flatten().map(|name| (name, supposition.usual)));
     Ok(TiedSizes { groups, roomy: supposition.roomy.clone(), numbers })
 }
 
@@ -191,8 +195,15 @@ mod tests {
 
     #[test]
     fn free_sizes_take_two_tries_each() {
-        let (groups, tries) = group(["k", "l", "m", "n", "o", "p", "q", "r", "s"], |_| true);
-        assert_eq!((groups.len(), tries), (9, 18));
+        let (groups, tries) = group(["k", "l", "m", "n", "o", "p", "q", "r"], |_| true);
+        assert_eq!((groups.len(), tries), (8, 16));
+    }
+
+    #[test]
+    fn sizes_beyond_those_that_a_measurement_tells_apart_are_numbers() {
+        let (groups, _) = group(["k", "l", "m", "n", "o", "p", "q", "r", "s"], |_| true);
+        assert_eq!(groups.len(), MEASURED_SIZES + 1);
+        assert!(groups.iter().filter(|group| group.ends_with("=32")).count() == 1, "{groups:?}");
     }
 
     #[test]

@@ -8,7 +8,9 @@
 #include <replay_nvrtc/cassert>
 #include <replay_nvrtc/cstddef>
 #include <replay_nvrtc/cstdint>
+#include <replay_nvrtc/limits>
 #else
+#include <limits>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -151,6 +153,32 @@ REPLAY_NARROW(BFloat16, __nv_bfloat16, __float2bfloat16, __bfloat162float)
 namespace at {
 using c10::BFloat16;
 using c10::Half;
+
+/// The range of `T`; its bounds are infinities where it has some. ATen/NumericLimits.cuh.
+template <class T>
+struct numeric_limits {
+  __host__ __device__ static constexpr T lowest() { return std::numeric_limits<T>::lowest(); }
+  __host__ __device__ static constexpr T max() { return std::numeric_limits<T>::max(); }
+  __host__ __device__ static constexpr T lower_bound() {
+    if constexpr (std::numeric_limits<T>::is_integer) return lowest();
+    else return -std::numeric_limits<T>::infinity();
+  }
+  __host__ __device__ static constexpr T upper_bound() {
+    if constexpr (std::numeric_limits<T>::is_integer) return max();
+    else return std::numeric_limits<T>::infinity();
+  }
+};
+#define REPLAY_TORCH_LIMITS(type, most)                                                              \
+  template <>                                                                                        \
+  struct numeric_limits<type> {                                                                      \
+    __host__ __device__ static type lowest() { return type(-most); }                                 \
+    __host__ __device__ static type max() { return type(most); }                                     \
+    __host__ __device__ static type lower_bound() { return type(-std::numeric_limits<float>::infinity()); } \
+    __host__ __device__ static type upper_bound() { return type(std::numeric_limits<float>::infinity()); }  \
+  };
+REPLAY_TORCH_LIMITS(Half, 65504.0f)
+REPLAY_TORCH_LIMITS(BFloat16, 3.38953139e38f)
+#undef REPLAY_TORCH_LIMITS
 
 /// The type of computations with values of `T`.
 template <class T>

@@ -217,7 +217,9 @@ inline Tensor cat(TensorList tensors, int64_t dimension = 0) {
   if (tensors.size() == 0) replay_torch::fail("torch.cat(): expected a non-empty list of Tensors");
   const Tensor& first = tensors[0];
   const int64_t rank = first.dim(), along = dimension < 0 ? dimension + rank : dimension;
-  if (along < 0 || along >= rank) replay_torch::fail("zero-dimensional tensor (at position 0) cannot be concatenated");
+  if (rank == 0) replay_torch::fail("zero-dimensional tensor (at position 0) cannot be concatenated");
+  if (along < 0 || along >= rank)
+    replay_torch::fail(c10::str("Dimension out of range (expected to be in range of [", -rank, ", ", rank - 1, "], but got ", dimension, ")"));
   std::vector<int64_t> sizes = first.sizes().vec();
   sizes[along] = 0;
   for (const Tensor& tensor : tensors) {

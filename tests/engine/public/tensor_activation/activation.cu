@@ -1,4 +1,5 @@
 // An elementwise operator on views, written in place, with a class of options for Python.
+#include <ATen/NumericLimits.cuh>
 #include <c10/cuda/CUDAException.h>
 #include <c10/util/Optional.h>
 #include <torch/custom_class.h>
@@ -18,6 +19,7 @@ __global__ void leaky_kernel(scalar_t* __restrict__ out, const scalar_t* __restr
   scalar_t x = in[i / columns * stride + i % columns];
   if (x < scalar_t(0)) x = x * slope;
   if (squared) x *= x;
+  if (x > at::numeric_limits<scalar_t>::max()) x = at::numeric_limits<scalar_t>::upper_bound();
   out[i] = x;
 }
 
