@@ -331,3 +331,37 @@ fn dimensions_and_numbers_that_only_checks_and_kernels_tell_are_found() {
     let replay = env.replay(&["fixtures/random"]);
     assert_eq!(replay.code, Some(0), "{}", replay.text());
 }
+
+/// For half precision alone, with a result whose sizes are in another order, and one of them is none of the input's.
+const TRANSPOSED: &str = "
+#include <torch/extension.h>
+template <class T>
+__global__ void transpose(T* out, const T* in, int rows, int cols) {
+    for (int i = threadIdx.x; i < (rows + 1) * cols; i += blockDim.x) {
+        int c = i / (rows + 1), r = i % (rows + 1);
+        out[i] = r < rows ? in[r * cols + c] : T(0.f);
+    }
+}
+torch::Tensor transposed(torch::Tensor x_) {
+    auto x = x_.contiguous();
+    const int rows = x.size(0), cols = x.size(1);
+    auto out = torch::empty({cols, rows + 1}, x.options());
+    AT_DISPATCH_SWITCH(x.scalar_type(), \"transposed\", AT_DISPATCH_CASE(at::ScalarType::Half, [&] {
+        transpose<scalar_t><<<1, 64>>>(out.data_ptr<scalar_t>(), x.data_ptr<scalar_t>(), rows, cols);
+    }));
+    return out;
+}
+";
+
+#[test]
+fn the_type_that_a_dispatch_takes_and_the_sizes_of_a_result_are_found() {
+    let (env, text, harness) = drafted(TRANSPOSED);
+    assert!(text.contains("wrote fixtures/random"), "{text}");
+    assert_eq!(harness.matches("dtype = \"f16\"").count(), 2, "{harness}");
+    insta::assert_snapshot!(shapes(&harness), @r#"
+    inputs.x_: shape = ["rows", "cols"]
+    outputs.out: shape = ["cols", "out_1"] # EDIT
+    "#);
+    let replay = env.replay(&["fixtures/random"]);
+    assert_eq!(replay.code, Some(0), "{}", replay.text());
+}
