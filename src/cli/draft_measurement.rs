@@ -85,13 +85,15 @@ pub fn measure_draft(
         return Ok(DraftMeasurement::Not { reason: problem.to_string() });
     }
     let progress = Progress::start();
-    progress.say(format!("measuring the tensors of {}", draft.functions.join(", ")));
+    let work = format!("measuring the tensors of {}", draft.functions.join(", "));
+    progress.say(&work);
     let folder = tempfile::tempdir().context(|| "cannot make a temporary folder".to_owned())?;
     let lab = session.make_cpu_lab()?;
     let probe_folder =
         ProbeFolder { cache: session.cache(), lab, folder, root, write_text: &write_text };
     let tied = if draft.calls_with_tensors() {
-        match probe_folder.tie_sizes(draft)? {
+        let say_try = |number: usize| progress.say(format!("{work}: {number} shapes tried"));
+        match probe_folder.tie_sizes(draft, say_try)? {
             SizeTie::Found(tied) => tied,
             SizeTie::Not { reason } => return Ok(DraftMeasurement::Not { reason }),
         }
@@ -149,12 +151,16 @@ pub fn measure_draft(
 }
 
 impl<W: Fn(&Draft) -> String> ProbeFolder<'_, W> {
-    /// Finds what the functions of `draft` need of their tensors' shapes, by checked replays, and ties the sizes.
-    fn tie_sizes(&self, draft: &mut Draft) -> CliResult<SizeTie> {
+    /// Finds what the functions of `draft` need of their tensors' shapes, by checked replays, and ties the sizes. `say_try` is
+    /// told the number of each try.
+    fn tie_sizes(&self, draft: &mut Draft, say_try: impl Fn(usize)) -> CliResult<SizeTie> {
         let mut first_reason = None;
+        let mut tries = 0;
         let end = Instant::now() + LONGEST_SEARCH;
         let open_draft = draft.with_open_shapes().with_room(ROOM);
         let found = find_supposition(draft, SEARCH_ROOM, |draft, numbers| -> CliResult<Attempt> {
+            tries += 1;
+            say_try(tries);
             let attempt = self.attempt(&open_draft, draft, numbers, end)?;
             if let Attempt::Fault(ShapeFault { reason, .. }) | Attempt::Hopeless { reason } =
                 &attempt
@@ -168,6 +174,8 @@ impl<W: Fn(&Draft) -> String> ProbeFolder<'_, W> {
         };
         draft.clone_from(&supposition.draft);
         let tied = tie_sizes(&supposition, SEARCH_ROOM, |numbers| -> CliResult<bool> {
+            tries += 1;
+            say_try(tries);
             Ok(matches!(self.attempt(&open_draft, draft, numbers, end)?, Attempt::Accepted { .. }))
         })?;
         if Instant::now() > end {
