@@ -1,6 +1,7 @@
 //! The demonstration kernels through NVRTC and on a GPU.
 
 mod deviations;
+mod localise;
 mod nvrtc;
 mod races;
 mod shadow;
