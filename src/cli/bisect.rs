@@ -5,8 +5,8 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use ::replay::bisect::{
-    Along, BisectEnds, Bisection, BothEnds, BothReport, Direction, Event, HunkSearch, Look, On,
-    SearchEnd, SearchReport, SearchTarget, Side, TestFindings, Trusted,
+    Along, BisectEnds, Bisection, BothEnds, BothReport, Direction, Event, GoodEnds, HunkSearch,
+    Look, On, SearchEnd, SearchReport, SearchTarget, Side, TestFindings, Trusted,
 };
 use ::replay::cache::Cache;
 use ::replay::harness::Harness;
@@ -470,6 +470,7 @@ fn create_requested_search<'h>(
     if !args.old.is_empty() {
         let ends = unclaimed_ends(args, history)?;
         let mut bisection = create_bisection(history, targets, args.search_options(), session)?;
+        bisection.trusted = Trusted::GoodEnd(GoodEnds::Unclaimed);
         bisection.check = check;
         return Ok(RequestedSearch { bisection, ends, origin: None });
     }
@@ -478,8 +479,8 @@ fn create_requested_search<'h>(
     bisection.check = check;
     if args.good.is_empty() {
         good = find_good_ends(&bisection, &bad)?;
+        bisection.trusted = Trusted::GoodEnd(GoodEnds::Oldest);
     }
-    bisection.trusted = Trusted::GoodEnd { is_named: !args.good.is_empty() };
     let mut origin = None;
     if is_recorded(args) {
         if let Some(folder) = &args.snapshots {
@@ -701,7 +702,7 @@ pub fn create_bisection<'h>(
         lab,
         repeater,
         on,
-        trusted: Trusted::GoodEnd { is_named: true },
+        trusted: Trusted::GoodEnd(GoodEnds::Named),
         output: None,
         jobs,
         first_parent,

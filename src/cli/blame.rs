@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use ::replay::bisect::{BisectEnds, HunkSearch, SearchTarget};
+use ::replay::bisect::{BisectEnds, GoodEnds, HunkSearch, SearchTarget, Trusted};
 use ::replay::report::SearchRequest;
 use ::replay::trial::GradientEffort;
 
@@ -103,6 +103,7 @@ pub fn run_blame(args: &BlameArgs, session: &Session) -> CliResult<u8> {
     // Of a merge, the commit is found that brought the defect along.
     let options = SearchOptions { on: args.on.into(), first_parent: false };
     let mut bisection = create_bisection(&history, targets, options, session)?;
+    bisection.trusted = Trusted::GoodEnd(GoodEnds::Parent);
     bisection.hunk_search = Some(HunkSearch { is_brief: false, onto });
     let ends = BisectEnds::Claimed { good: vec![parent], bad: vec![commit] };
     let fixtures = SearchTarget::names(&bisection.targets);

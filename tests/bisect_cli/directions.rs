@@ -300,6 +300,24 @@ fn a_good_end_that_has_the_defect_already_is_told_with_an_older_revision_to_try(
 }
 
 #[test]
+fn a_parent_that_has_the_defect_already_is_told_with_the_search_that_finds_it() {
+    let (env, ids) = losses(&["2.0f", "2.5f", "2.5f"]);
+    let run = env.replay(&["blame", "fixtures/tiny", "main"]);
+    assert_eq!(run.code, Some(1), "{}", run.text());
+    insta::assert_snapshot!(masked(&run.stdout, &ids), @"
+    refused: [C2] is no worse than its parent: identical
+             [C1], the parent, has a defect already: on tiny dx does not match d loss / d x: 8 directional derivatives, worst rel. 0.25 (noise 1.8e-11), at [3] 10 instead of 8
+    hint: at [C0], the oldest revision that can be tested, it matches: `replay bisect FIXTURE --on gradient --good [C0] --bad [C1]` finds the commit
+    ");
+    let found = search(&env, "--on gradient --good main~2 --bad main~1");
+    assert!(
+        masked(&found.stdout, &ids).contains("[C1] is the first bad commit"),
+        "{}",
+        found.text()
+    );
+}
+
+#[test]
 fn a_good_end_whose_gradient_does_not_match_its_loss_is_refused_in_a_search_for_gradients() {
     let factors = ["2.0f", "2.5f", "2.5f", "2.5f"];
     let said = answer_on_losses(&factors, "--good main~2 --bad main~1 --on gradient");

@@ -1,6 +1,6 @@
 //! Ends that allow no search are refused, with what was seen there and what to do.
 
-use crate::bisect_cli::{BROKEN, RIGHT, WRONG, history, masked};
+use crate::bisect_cli::{BROKEN, RIGHT, WRONG, history, isolated, masked};
 use crate::common::env::TestEnv;
 
 /// A history in which c2 goes wrong and c4 is right again.
@@ -57,7 +57,7 @@ fn ends_with_the_same_sources_are_refused() {
     let (env, mut ids) = wrong_and_right_again();
     ids.push(env.repo.commit_file("README", "words\n", "Only words"));
     insta::assert_snapshot!(refusal(&(env, ids), 5, 6), @r"
-    refused: good [C5] and bad [C6] have the same sources
+    refused: [C5] and [C6] have the same sources
     hint: what differs lies outside of the harness's `sources` and `include`: name it there, or look at the inputs
     ");
 }
@@ -122,7 +122,7 @@ fn a_search_for_bits_is_refused_where_they_are_the_same() {
 #[test]
 fn one_revision_for_both_ends_is_refused() {
     insta::assert_snapshot!(refusal(&wrong_and_right_again(), 1, 1), @"
-    refused: [C1] was said to be both good and bad
+    refused: [C1] is at both ends
     hint: name two revisions
     ");
 }
@@ -148,6 +148,52 @@ fn a_good_end_that_fails_beside_a_bad_one_that_cannot_be_tested_is_refused() {
              [C1] is neither good nor bad: untestable: the sources do not compile: k.cu:3: error: [MESSAGE]
     hint: name a good end that completes; the first commit at which it does is shown by `replay log`
     ");
+}
+
+#[test]
+fn of_ends_that_nobody_called_good_or_bad_nothing_of_the_kind_is_said() {
+    let versions =
+        [RIGHT, RIGHT, (RIGHT.0, "abort();"), (RIGHT.0, "abort( );"), (RIGHT.0, "exit(3);")];
+    let (env, ids) = history(TestEnv::new(), &versions);
+    let refusals = [(0, 1), (1, 1), (2, 3), (2, 4)].map(|(old, new)| {
+        let run = env.replay(&["bisect", "fixtures/tiny", "--old", &ids[old], "--new", &ids[new]]);
+        assert_eq!(run.code, Some(1), "{}", run.text());
+        masked(&run.stdout, &ids)
+    });
+    insta::assert_snapshot!(refusals.join("\n"), @"
+    refused: [C1] is no worse than the other end: identical
+    hint: on this fixture nothing is wrong there: capture inputs on which the defect shows, or search for races that move no number with --on race
+
+    refused: [C1] is at both ends
+    hint: name two revisions
+
+    refused: [C2] shows the same as the other end: failed: aborted in host code: the code called abort(), or an exception was not caught
+    hint: name an end that does not show it
+
+    refused: [C2] shows something else than the other end: failed: aborted in host code: the code called abort(), or an exception was not caught
+    hint: name ends that complete; `replay log` shows the first commit that does
+    ");
+}
+
+#[test]
+fn a_bad_end_that_fails_in_another_way_each_time_is_the_defect() {
+    let failures = "struct timespec now; clock_gettime(CLOCK_REALTIME, &now);
+        switch (now.tv_nsec / 1000 % 5) {
+            case 0: abort();
+            case 1: exit(3);
+            case 2: k<<<1, 4096>>>(x, y); return;
+            case 3: *(volatile int*)nullptr = 1;
+            default: return;
+        }";
+    let (env, ids) = history(isolated(), &[RIGHT, (RIGHT.0, failures)]);
+    for words in ["bisect fixtures/tiny --good main~1 --bad main", "blame fixtures/tiny main"] {
+        let run = env.replay(&words.split(' ').collect::<Vec<_>>());
+        assert_eq!(run.code, Some(0), "{}", run.text());
+        let answer = masked(&run.stdout, &ids);
+        assert!(answer.contains("[C1] is the first bad commit: c1"), "{answer}");
+        let hunks = "its verdicts are not always the same: its hunks are not told apart";
+        assert_eq!(answer.contains(hunks), words.starts_with("blame"), "{answer}");
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::bisect_cli::{RIGHT, WRONG, history, masked};
+use crate::bisect_cli::{BROKEN, RIGHT, WRONG, history, masked};
 use crate::common::env::{Run, TestEnv};
 
 const CALL: &str = "run(x, y, n);";
@@ -138,11 +138,11 @@ fn what_cannot_be_blamed_is_said() {
     hint: `replay FIXTURE --rev [C0]` shows what it does
 
     main~1: Some(1)
-    refused: [C1] was said to be bad: identical
+    refused: [C1] is no worse than its parent: identical
     hint: on this fixture nothing is wrong there: capture inputs on which the defect shows, or search for races that move no number with --on race
 
     main: Some(1)
-    refused: good [C1] and bad [N] have the same sources
+    refused: [C1] and [N] have the same sources
     hint: what differs lies outside of the harness's `sources` and `include`: name it there, or look at the inputs
 
     nowhere: Some(128)
@@ -156,4 +156,77 @@ fn what_cannot_be_blamed_is_said() {
     error: there is no folder none for the patch
     hint: make it, or name another file with --patch
     "#);
+}
+
+/// The lines of a refused `replay blame`.
+fn refusal(env: &TestEnv, words: &str, ids: &[String]) -> String {
+    let run = blame(env, words);
+    assert_eq!(run.code, Some(1), "{}", run.text());
+    format!("{words}:\n{}", masked(&run.stdout, ids))
+}
+
+#[test]
+fn what_the_parent_shows_already_is_not_blamed_on_a_commit() {
+    let versions = [
+        RIGHT,
+        ("x[i] * 2.0f", "abort();"),
+        ("x[i] * 2.0f", "abort( );"),
+        ("x[i] * 2.0f", "exit(3);"),
+        ("x[i] * 2.0f", " "),
+        ("x[i] * 2.0f", ""),
+        BROKEN,
+    ];
+    let (env, ids) = history(TestEnv::new(), &versions);
+    let words = [
+        "main~4",
+        "main~3",
+        "main~2",
+        "main~2 --on failed",
+        "main~1 --on bits",
+        "main~1 --on failed",
+    ];
+    let refusals = words.map(|words| refusal(&env, words, &ids));
+    insta::assert_snapshot!(refusals.join("\n"), @"
+    main~4:
+    refused: [C1] is the parent, and bad already: failed: aborted in host code: the code called abort(), or an exception was not caught
+    hint: an older commit brought it: `replay bisect FIXTURE --good REV --bad REV` finds it
+
+    main~3:
+    refused: [C2] is the parent, and shows something else: failed: aborted in host code: the code called abort(), or an exception was not caught
+    hint: `replay log FIXTURE` shows since when the parent fails, `replay FIXTURE --rev REV` one commit in detail
+
+    main~2:
+    refused: [C3] is the parent, and shows something else: failed: exit: the code called exit(3) before the call returned
+    hint: `replay log FIXTURE` shows since when the parent fails, `replay FIXTURE --rev REV` one commit in detail
+
+    main~2 --on failed:
+    refused: [C4] is no worse than its parent: completed
+    hint: the parent fails, and it does not: it repairs something
+
+    main~1 --on bits:
+    refused: [C5] is no worse than its parent: identical
+    hint: its bits are those of the parent: capture inputs on which they differ
+
+    main~1 --on failed:
+    refused: [C5] is no worse than its parent: completed
+    hint: it does not fail: without `--on failed` its outputs are compared with those of the parent
+    ");
+}
+
+#[test]
+fn a_commit_that_cannot_be_tested_and_one_behind_such_a_one_are_not_blamed() {
+    let (env, ids) = history(TestEnv::new(), &[RIGHT, BROKEN, WRONG]);
+    let refusals = ["main~1", "main"].map(|words| {
+        let run = blame(&env, words).without_compilers_words();
+        assert_eq!(run.code, Some(1), "{}", run.text());
+        masked(&run.stdout, &ids)
+    });
+    insta::assert_snapshot!(refusals.join("\n"), @"
+    refused: [C1] is neither good nor bad: untestable: the sources do not compile: k.cu:3: error: [MESSAGE]
+    hint: `replay FIXTURE --rev REV` shows one commit in detail
+
+    refused: [C1] is neither good nor bad: untestable: the sources do not compile: k.cu:3: error: [MESSAGE]
+             [C2] is neither good nor bad: untestable: there is nothing to compare with: the sources do not compile: k.cu:3: error: [MESSAGE]
+    hint: `replay FIXTURE --rev REV` shows one commit in detail
+    ");
 }

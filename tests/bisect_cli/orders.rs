@@ -230,6 +230,12 @@ fn what_the_good_end_depends_on_too_is_not_searched_for() {
     refused: [C2] was said to be bad: identical; y depends on the order of blocks and threads, as at the good end
     hint: the good end has the same race or lacks the same barrier: name a good end that does not
     ");
+    let run = env.replay(&["blame", "fixtures/tiny", "main"]);
+    assert_eq!(run.code, Some(1), "{}", run.text());
+    insta::assert_snapshot!(masked(&run.stdout, &ids), @"
+    refused: [C2] is no worse than its parent: identical; y depends on the order of blocks and threads, as at the good end
+    hint: the parent has the same race or lacks the same barrier: an older commit brought it
+    ");
 }
 
 #[test]

@@ -16,7 +16,7 @@ use super::shared_defect::{SharedDefect, find_shared_defect};
 use super::steady::{self, Steady, SteadyOutcome};
 use super::symptom::{On, Symptom, are_slight, same_bits, select_wanted};
 use super::workers::PlannedSearch;
-use super::{BisectError, Bisection, Event, SearchListener, Trusted, flaky};
+use super::{BisectError, Bisection, Event, GoodEnds, SearchListener, Trusted, flaky};
 use replay_engine::judge::{
     Accesses, LaunchChange, OutputPicture, Verdict, check_trial_accesses, diff_launches,
 };
@@ -58,11 +58,8 @@ pub struct SearchReport {
     pub shared: Option<SharedDefect>,
     /// Where the outputs change, if they change more than once.
     pub log: Option<LogReport>,
-    /// Whether commits were compared with recorded snapshots; the user then made no claim about the
-    /// good ends.
-    pub recorded: bool,
-    /// Whether somebody named the good ends. Else they are the oldest commits that can be tested.
-    pub has_named_good: bool,
+    /// What the good ends are. None where commits were compared with recorded snapshots.
+    pub good_ends: Option<GoodEnds>,
     /// The commits between the ends as a graph, if it was asked for.
     pub lineage: Option<Lineage>,
     /// For each fixture with captured outputs: the tested commits with the same outputs.
@@ -224,7 +221,7 @@ impl Bisection<'_> {
         planned: &PlannedSearch<'_>,
         report: &SearchReport,
     ) -> Result<Option<Box<SearchReport>>, BisectError> {
-        let (Some(culprit), Trusted::GoodEnd { .. }) = (&report.culprit, &self.trusted) else {
+        let (Some(culprit), Trusted::GoodEnd(_)) = (&report.culprit, &self.trusted) else {
             return Ok(None);
         };
         let (&[good], &[parent]) = (planned.plan.old.as_slice(), culprit.parents.as_slice()) else {
@@ -263,7 +260,7 @@ impl Bisection<'_> {
         report: &SearchReport,
         left: usize,
     ) -> Result<Behind, BisectError> {
-        let (Some(culprit), Trusted::GoodEnd { .. }) = (&report.culprit, &self.trusted) else {
+        let (Some(culprit), Trusted::GoodEnd(_)) = (&report.culprit, &self.trusted) else {
             return Ok(Behind::Nothing);
         };
         let &[bad_end] = planned.plan.new.as_slice() else { return Ok(Behind::Nothing) };
@@ -380,8 +377,10 @@ fn conclude_search(
         wanted: steady.wanted,
         culprit,
         log,
-        recorded: matches!(planned.bisection.trusted, Trusted::Snapshots(_)),
-        has_named_good: !matches!(planned.bisection.trusted, Trusted::GoodEnd { is_named: false }),
+        good_ends: match planned.bisection.trusted {
+            Trusted::GoodEnd(good_ends) => Some(good_ends),
+            Trusted::Snapshots(_) => None,
+        },
         lineage,
         captured,
         flaky,
@@ -480,7 +479,9 @@ fn list_conclusion_commits(conclusion: &Conclusion) -> Vec<u32> {
             EndsRefusal::EndsDisagree { good_is_bad, bad_is_good } => {
                 [good_is_bad.as_slice(), bad_is_good].concat()
             }
-            EndsRefusal::UntestableEnds { ends } => ends.clone(),
+            EndsRefusal::UnclearEnds { good, bad } => {
+                good.iter().chain(bad).map(|end| end.commit).collect()
+            }
             EndsRefusal::BadMergeBase { base } => vec![*base],
             EndsRefusal::Indistinguishable { .. } => Vec::new(),
         },

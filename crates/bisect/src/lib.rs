@@ -137,7 +137,7 @@ impl Bisection<'_> {
     /// compiled.
     fn has_room(&self) -> Result<(), ReplayError> {
         let revisions = match self.trusted {
-            Trusted::GoodEnd { .. } => 2,
+            Trusted::GoodEnd(_) => 2,
             Trusted::Snapshots(_) => 1,
         };
         let mut fixtures = self.targets.iter().map(|target| &target.subject.fixture);
@@ -149,12 +149,22 @@ impl Bisection<'_> {
 #[derive(Clone)]
 pub enum Trusted {
     /// The first of the good ends.
-    GoodEnd {
-        /// Whether the user named it. Else it is the oldest commit that can be tested.
-        is_named: bool,
-    },
+    GoodEnd(GoodEnds),
     /// Recorded outcomes, one for each fixture, in their order; the good ends must agree with them.
     Snapshots(Vec<Arc<Snapshot>>),
+}
+
+/// What the good ends of a search are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GoodEnds {
+    /// Those that the user named.
+    Named,
+    /// The oldest commits that can be tested.
+    Oldest,
+    /// The parent of the only bad end.
+    Parent,
+    /// Those of a side of which nobody said whether it is good.
+    Unclaimed,
 }
 
 /// An event of a search.

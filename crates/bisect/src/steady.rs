@@ -317,7 +317,7 @@ impl SteadySearch<'_, '_> {
                 (suspects, mark, times)
             }
             Some(Conclusion::Refused(
-                EndsRefusal::EndsDisagree { .. } | EndsRefusal::UntestableEnds { .. },
+                EndsRefusal::EndsDisagree { .. } | EndsRefusal::UnclearEnds { .. },
             )) => {
                 let plan = &self.planned.plan;
                 ([plan.old.as_slice(), &plan.new].concat(), VERY_STEADY, REPETITIONS)

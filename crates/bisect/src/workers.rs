@@ -120,7 +120,7 @@ impl<'a> PlannedSearch<'a> {
             marked: RefCell::default(),
         };
         let base: Vec<Base> = match &bisection.trusted {
-            Trusted::GoodEnd { .. } => {
+            Trusted::GoodEnd(_) => {
                 planned.sources(planned.plan.trusted())?.into_iter().map(Base::Sources).collect()
             }
             Trusted::Snapshots(snapshots) => {
@@ -267,7 +267,7 @@ impl<'a> PlannedSearch<'a> {
             hasher.update(backend.identity_with(harness).ok()?.as_bytes());
         }
         let base = match &self.bisection.trusted {
-            Trusted::GoodEnd { .. } => self.plan.keys(self.plan.trusted())?,
+            Trusted::GoodEnd(_) => self.plan.keys(self.plan.trusted())?,
             Trusted::Snapshots(snapshots) => {
                 for snapshot in snapshots {
                     hasher.update(snapshot.to_string().as_bytes());

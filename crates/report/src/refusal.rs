@@ -7,18 +7,22 @@ use super::judgement::render_gradient_line;
 use super::spans::{ReportLine, Text};
 use super::style::{COMMIT, DIM, RED};
 use super::text::caused_by;
-use replay_bisect::{Direction, Oldest, On, SearchReport, Seen, SharedDefect};
+use replay_bisect::{Direction, GoodEnds, Oldest, On, SearchReport, Seen, SharedDefect};
 use replay_engine::judge::Verdict;
 use replay_engine::trial::Status;
-use replay_search::EndsRefusal;
+use replay_search::{EndsRefusal, UnclearEnd};
 
 /// The source of the claim about an end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Claim {
     /// The user, who named them.
     Named,
-    /// Nobody: the good ends are the oldest commits that can be tested.
-    Assumed,
+    /// The user, who named the bad end. The good ends are the oldest commits that can be tested.
+    Oldest,
+    /// The user, who named the bad end. The good end is its parent.
+    Parent,
+    /// Nobody: the ends are an older and a newer side.
+    Nobody,
     /// A snapshot. The good ends must agree with it.
     Recorded,
     /// A comparison, whose two sides are the ends.
@@ -26,34 +30,76 @@ pub(super) enum Claim {
 }
 
 impl Claim {
-    /// The words for a good end with the defect, and for a bad end without it.
-    fn words(self) -> [&'static str; 2] {
+    fn of_search(report: &SearchReport) -> Claim {
+        match report.good_ends {
+            None => Claim::Recorded,
+            Some(GoodEnds::Named) => Claim::Named,
+            Some(GoodEnds::Oldest) => Claim::Oldest,
+            Some(GoodEnds::Parent) => Claim::Parent,
+            Some(GoodEnds::Unclaimed) => Claim::Nobody,
+        }
+    }
+
+    /// The words for a good end with the defect.
+    fn bad_already(self) -> &'static str {
         match self {
-            Claim::Named => ["was said to be good", "was said to be bad"],
-            Claim::Assumed => {
-                ["is the oldest commit that can be tested, and bad already", "was said to be bad"]
+            Claim::Named => "was said to be good",
+            Claim::Oldest => "is the oldest commit that can be tested, and bad already",
+            Claim::Parent => "is the parent, and bad already",
+            Claim::Nobody => "shows the same as the other end",
+            Claim::Recorded => "does not agree with the snapshot",
+            Claim::Compared => "is trusted and shows the same",
+        }
+    }
+
+    /// The words for a good end with another defect.
+    fn bad_otherwise(self) -> &'static str {
+        match self {
+            Claim::Named => "was said to be good, and shows something else than the bad end",
+            Claim::Oldest => {
+                "is the oldest commit that can be tested, and shows something else than the bad end"
             }
-            Claim::Recorded => ["does not agree with the snapshot", "was said to be bad"],
-            Claim::Compared => ["is trusted and shows the same", "shows nothing to search for"],
+            Claim::Parent => "is the parent, and shows something else",
+            Claim::Nobody => "shows something else than the other end",
+            Claim::Recorded => {
+                "does not agree with the snapshot, and shows something else than the bad end"
+            }
+            Claim::Compared => "is trusted and shows something else",
+        }
+    }
+
+    /// The words for a bad end without a defect.
+    fn not_bad(self) -> &'static str {
+        match self {
+            Claim::Named | Claim::Oldest | Claim::Recorded => "was said to be bad",
+            Claim::Parent => "is no worse than its parent",
+            Claim::Nobody => "is no worse than the other end",
+            Claim::Compared => "shows nothing to search for",
+        }
+    }
+
+    /// The name of the good end beside the bad one.
+    fn good_end(self) -> &'static str {
+        match self {
+            Claim::Named | Claim::Oldest => "the good end",
+            Claim::Recorded => "the snapshot",
+            Claim::Parent => "the parent",
+            Claim::Nobody => "the other end",
+            Claim::Compared => "the trusted side",
         }
     }
 }
 
 /// The reason of the refusal, with the results at the ends, and advice.
 pub(super) fn render_refusal_text(report: &SearchReport, refusal: &EndsRefusal) -> Text {
-    let claim = match (report.recorded, report.has_named_good) {
-        (true, _) => Claim::Recorded,
-        (false, true) => Claim::Named,
-        (false, false) => Claim::Assumed,
-    };
-    let (refusal_lines, advice) = refusal_words(report, refusal, claim);
+    let (refusal_lines, advice) = refusal_words(report, refusal, Claim::of_search(report));
     let is_lost =
         matches!(refusal, EndsRefusal::EndsDisagree { bad_is_good, .. } if !bad_is_good.is_empty());
     let outside = outside_advice(&report.captured).filter(|_| is_lost);
     let advice = outside.unwrap_or(advice);
-    let untestable = match refusal {
-        EndsRefusal::UntestableEnds { ends } => ends.as_slice(),
-        _ => &[],
+    let unclear: Vec<&UnclearEnd> = match refusal {
+        EndsRefusal::UnclearEnds { good, bad } => good.iter().chain(bad).collect(),
+        _ => Vec::new(),
     };
     let mut out = Text::new();
     for (number, line) in refusal_lines.into_iter().enumerate() {
@@ -61,7 +107,7 @@ pub(super) fn render_refusal_text(report: &SearchReport, refusal: &EndsRefusal) 
             0 => ReportLine::with_style(RED, "refused").and(": ").and(line),
             _ => ReportLine::from("         ").and(line),
         });
-        let end = untestable.get(number).and_then(|&end| report.test_result(end));
+        let end = unclear.get(number).and_then(|end| report.test_result(end.commit));
         for line in end.map(list_long_causes).unwrap_or_default() {
             out.line(format!("           {line}"));
         }
@@ -107,7 +153,7 @@ pub(super) fn refusal_words(
 ) -> (Vec<ReportLine>, String) {
     match refusal {
         EndsRefusal::SameVariant { good, bad } => (
-            vec![render_end_pair(report, [("good ", good), (" and bad ", bad)]).and(" have the same sources")],
+            vec![render_end_pair(report, [("", good), (" and ", bad)]).and(" have the same sources")],
             "what differs lies outside of the harness's `sources` and `include`: name it there, \
              or look at the inputs"
                 .to_owned(),
@@ -119,10 +165,10 @@ pub(super) fn refusal_words(
             "trust the older of the two".to_owned(),
         ),
         EndsRefusal::Reversed { good, bad } if good == bad => (
-            vec![render_commit_name(report, *good).and(" was said to be both good and bad")],
+            vec![render_commit_name(report, *good).and(" is at both ends")],
             "name two revisions".to_owned(),
         ),
-        EndsRefusal::Reversed { good, bad } if report.direction == Direction::Changes => (
+        EndsRefusal::Reversed { good, bad } if claim == Claim::Nobody => (
             vec![render_end_pair(report, [("new ", bad), (" is an ancestor of old ", good)])],
             "swap --old and --new".to_owned(),
         ),
@@ -137,7 +183,12 @@ pub(super) fn refusal_words(
                 explain_disagreeing_ends(report, claim, good_is_bad, bad_is_good)
             }
         },
-        EndsRefusal::UntestableEnds { ends } => explain_unclear_ends(report, claim, ends),
+        EndsRefusal::UnclearEnds { good, bad } => match report.direction {
+            Direction::Repairs => explain_unclear_ends(report, claim, bad, good),
+            Direction::Breaks | Direction::Changes => {
+                explain_unclear_ends(report, claim, good, bad)
+            }
+        },
         EndsRefusal::BadMergeBase { base } if report.direction == Direction::Repairs => (
             vec![end_line(report, *base, "is the common ancestor of the ends, and good")],
             "the defect came on the way to the bad end, and nothing was repaired on the way to the good \
@@ -161,34 +212,39 @@ pub(super) fn refusal_words(
     }
 }
 
-/// Untestable ends, and ends with another defect than the one searched for. The bad ends define the defect:
-/// only good ends can show another.
+/// Ends that cannot be tested, and ends with another defect than the one searched for.
 fn explain_unclear_ends(
     report: &SearchReport,
     claim: Claim,
-    ends: &[u32],
+    good: &[UnclearEnd],
+    bad: &[UnclearEnd],
 ) -> (Vec<ReportLine>, String) {
-    let mut lines = Vec::new();
-    let mut worst_verdict = None;
-    for &end in ends {
-        let verdict = report.test_result(end).map_or(Verdict::Untestable, Seen::verdict);
-        worst_verdict = worst_verdict.max(Some(verdict));
-        let [said_good, _] =
-            if claim == Claim::Assumed { claim.words() } else { Claim::Named.words() };
-        let words = match verdict {
-            // The bad ends are untestable: nothing is known of them.
-            Verdict::Failed if report.wanted.is_empty() => said_good.to_owned(),
-            Verdict::Failed | Verdict::Diverged => {
-                format!("{said_good}, and shows something else than the bad end")
-            }
-            _ => "is neither good nor bad".to_owned(),
-        };
-        lines.push(end_line(report, end, &words));
-    }
-    let known_hint = ends.iter().filter_map(|&end| report.test_result(end)).find_map(Seen::hint);
-    let advice = match worst_verdict {
-        Some(Verdict::Untestable) if let Some(hint) = known_hint => hint,
-        Some(Verdict::Failed) => {
+    // Where the bad ends are untestable nothing is known of them.
+    let words_of_good =
+        if report.wanted.is_empty() { claim.bad_already() } else { claim.bad_otherwise() };
+    let good_ends = good.iter().map(|end| (end, words_of_good));
+    let bad_ends = bad.iter().map(|end| (end, "shows something else than what is searched for"));
+    let lines = good_ends.chain(bad_ends).map(|(end, words)| {
+        let words = if end.is_untestable { "is neither good nor bad" } else { words };
+        end_line(report, end.commit, words)
+    });
+    let lines = lines.collect();
+    let mut untestable_ends = good.iter().chain(bad).filter(|end| end.is_untestable);
+    let known_hint =
+        untestable_ends.find_map(|end| report.test_result(end.commit).and_then(Seen::hint));
+    let has_failed_good =
+        good.iter().any(|end| !end.is_untestable && is_failed_commit(report, end.commit));
+    let advice = match claim {
+        _ if let Some(hint) = known_hint => hint,
+        Claim::Parent if has_failed_good => {
+            "`replay log FIXTURE` shows since when the parent fails, `replay FIXTURE --rev REV` one \
+             commit in detail"
+        }
+        Claim::Parent => "`replay FIXTURE --rev REV` shows one commit in detail",
+        Claim::Nobody if has_failed_good => {
+            "name ends that complete; `replay log` shows the first commit that does"
+        }
+        _ if has_failed_good => {
             "name a good end that completes; the first commit at which it does is shown by `replay log`"
         }
         _ => "name other ends; `replay FIXTURE --rev REV` shows one commit in detail",
@@ -203,81 +259,112 @@ fn explain_disagreeing_ends(
     good_is_bad: &[u32],
     bad_is_good: &[u32],
 ) -> (Vec<ReportLine>, String) {
-    let [said_good, said_bad] = match report.direction {
-        Direction::Changes => ["is not as the old end", "is not changed"],
-        Direction::Breaks | Direction::Repairs => claim.words(),
-    };
-    let good_lines = good_is_bad.iter().map(|&end| end_line(report, end, said_good));
-    let bad_lines = bad_is_good.iter().map(|&end| end_line(report, end, said_bad));
+    let good_lines = good_is_bad.iter().map(|&end| end_line(report, end, claim.bad_already()));
+    let bad_lines = bad_is_good.iter().map(|&end| end_line(report, end, claim.not_bad()));
     let mut refusal_lines: Vec<ReportLine> = good_lines.chain(bad_lines).collect();
     if let Some(shared_defect) = &report.shared {
-        refusal_lines.extend(shared_lines(shared_defect));
-        return (refusal_lines, shared_advice(shared_defect));
+        refusal_lines.extend(shared_lines(claim, shared_defect));
+        return (refusal_lines, shared_advice(claim, shared_defect));
     }
-    let verdicts: Vec<Verdict> =
-        bad_is_good.iter().filter_map(|&end| report.test_result(end)).map(Seen::verdict).collect();
-    let new_access = report.accesses.iter().flat_map(|(_, found)| found.failures()).next();
-    let advice = match verdicts.iter().max() {
-        _ if !good_is_bad.is_empty() && claim == Claim::Recorded => {
+    let advice = match advise_on_bad_already(claim, good_is_bad, bad_is_good) {
+        Some(advice) => advice.to_owned(),
+        None => advise_on_not_bad(report, claim, bad_is_good),
+    };
+    (refusal_lines, advice)
+}
+
+/// Advice where good ends have the defect; none if the bad ends tell more.
+fn advise_on_bad_already(
+    claim: Claim,
+    good_is_bad: &[u32],
+    bad_is_good: &[u32],
+) -> Option<&'static str> {
+    if good_is_bad.is_empty() {
+        return None;
+    }
+    match claim {
+        Claim::Recorded => Some(
             "accept the snapshot anew if it is out of date, or go back to a commit that agrees with \
-             it: `--good snapshot REV`"
-        }
-        _ if !good_is_bad.is_empty() && claim == Claim::Assumed => {
+             it: `--good snapshot REV`",
+        ),
+        Claim::Oldest => Some(
             "no older commit can be tested: name a later one that is good with --good, if there is one; \
-             else the defect was there from the start"
+             else the defect was there from the start",
+        ),
+        Claim::Parent => Some(
+            "an older commit brought it: `replay bisect FIXTURE --good REV --bad REV` finds it",
+        ),
+        Claim::Nobody => Some("name an end that does not show it"),
+        Claim::Named | Claim::Compared if bad_is_good.is_empty() => {
+            Some("name a good commit that does not show what the bad one shows")
         }
-        _ if !good_is_bad.is_empty() && bad_is_good.is_empty() => {
-            "name a good commit that does not show what the bad one shows"
-        }
+        Claim::Named | Claim::Compared => None,
+    }
+}
+
+/// Advice where bad ends do not have a defect.
+fn advise_on_not_bad(report: &SearchReport, claim: Claim, bad_is_good: &[u32]) -> String {
+    let bad_results: Vec<&Seen> =
+        bad_is_good.iter().filter_map(|&end| report.test_result(end)).collect();
+    let good_end = claim.good_end();
+    let new_access = report.accesses.iter().flat_map(|(_, found)| found.failures()).next();
+    let has_failed = report.tested.iter().any(|tested| is_failed_commit(report, tested.commit));
+    match bad_results.iter().map(|result| result.verdict()).max() {
         _ if let Some(found) = new_access => {
             let access = name_access_fault(found);
-            return (
-                refusal_lines,
-                format!("a check of the bad end finds {access}: --on race names the commit"),
-            );
+            format!("a check of the bad end finds {access}: --on race names the commit")
         }
-        _ if bad_is_good.iter().filter_map(|&end| report.test_result(end)).any(depends_alike) => {
-            "the good end has the same race or lacks the same barrier: name a good end that does not"
+        _ if bad_results.into_iter().any(depends_alike) => {
+            let advice = match claim {
+                Claim::Parent => "an older commit brought it",
+                _ => "name a good end that does not",
+            };
+            format!("{good_end} has the same race or lacks the same barrier: {advice}")
         }
-        _ if report.on == On::Failed
-            && report.tested.iter().any(|tested| is_failed_commit(report, tested.commit)) =>
-        {
-            "the good end fails, and the bad one does not: swap --good and --bad"
+        _ if report.on == On::Failed && has_failed && claim == Claim::Parent => {
+            "the parent fails, and it does not: it repairs something".to_owned()
         }
-        _ if report.on == On::Failed => {
-            "it does not fail: without `--on failed` its outputs are compared with the good end's"
+        _ if report.on == On::Failed && has_failed => {
+            "the good end fails, and the bad one does not: swap --good and --bad".to_owned()
         }
+        _ if report.on == On::Failed => format!(
+            "it does not fail: without `--on failed` its outputs are compared with those of {good_end}"
+        ),
         _ if report.on == On::Gradient => {
-            "its gradients match their loss: `replay gradcheck` shows them in detail"
+            "its gradients match their loss: `replay gradcheck` shows them in detail".to_owned()
         }
         _ if report.on == On::Race => {
-            "its accesses to memory are in order: capture inputs on which the race shows"
+            "its accesses to memory are in order: capture inputs on which the race shows".to_owned()
         }
         _ if report.on == On::Bits => {
-            "its bits are those of the good end: capture inputs on which they differ"
+            format!("its bits are those of {good_end}: capture inputs on which they differ")
         }
-        Some(Verdict::Diverged) => {
+        Some(Verdict::Diverged) if claim == Claim::Named => {
             "it differs, but is no worse than the good end: swap --good and --bad if they are the \
              wrong way round, or search with --on changed"
+                .to_owned()
+        }
+        Some(Verdict::Diverged) => {
+            format!("it differs, but is no worse than {good_end}: --on changed asks for any change")
         }
         Some(Verdict::Equivalent | Verdict::Unchecked) => {
-            "they differ within noise only: --on bits finds where the bits change"
+            "they differ within noise only: --on bits finds where the bits change".to_owned()
         }
         _ => {
             "on this fixture nothing is wrong there: capture inputs on which the defect shows, or \
-             search for races that move no number with --on race"
+              search for races that move no number with --on race"
+                .to_owned()
         }
-    };
-    (refusal_lines, advice.to_owned())
+    }
 }
 
 /// The defect of both ends: a line for each gradient.
-fn shared_lines(shared_defect: &SharedDefect) -> Vec<ReportLine> {
+fn shared_lines(claim: Claim, shared_defect: &SharedDefect) -> Vec<ReportLine> {
     let mut lines = Vec::new();
     for (fixture, checks) in &shared_defect.gradients {
         for check in checks {
             let good = ReportLine::with_style(COMMIT, &shared_defect.good.short);
-            let line = good.and(", the good end, has a defect already: ");
+            let line = good.and(format!(", {}, has a defect already: ", claim.good_end()));
             let line = line.and(format!("on {fixture} {} ", check.output));
             lines.push(line.and(render_gradient_line(check)));
         }
@@ -286,8 +373,14 @@ fn shared_lines(shared_defect: &SharedDefect) -> Vec<ReportLine> {
 }
 
 /// Advice on a defect of both ends.
-fn shared_advice(shared_defect: &SharedDefect) -> String {
+fn shared_advice(claim: Claim, shared_defect: &SharedDefect) -> String {
     match &shared_defect.oldest {
+        Some(Oldest { commit, is_right: true }) if claim == Claim::Parent => format!(
+            "at {older}, the oldest revision that can be tested, it matches: `replay bisect FIXTURE --on \
+             gradient --good {older} --bad {}` finds the commit",
+            shared_defect.good.short,
+            older = commit.short
+        ),
         Some(Oldest { commit, is_right: true }) => format!(
             "name an older good revision: at {short}, the oldest that can be tested, it matches; \
              `--on gradient --good {short}` finds the commit",

@@ -30,10 +30,12 @@ pub enum EndsRefusal {
         /// Bad ends with a good test.
         bad_is_good: Vec<u32>,
     },
-    /// Untestable ends, or ends with another failure than the one searched for.
-    UntestableEnds {
-        /// These ends.
-        ends: Vec<u32>,
+    /// Ends that are neither good nor bad.
+    UnclearEnds {
+        /// Those among the good ends.
+        good: Vec<UnclearEnd>,
+        /// Those among the bad ends.
+        bad: Vec<UnclearEnd>,
     },
     /// The common ancestor of a good and a bad end is bad: the defect was fixed on the way to
     /// the good end, not introduced on the way to the bad one.
@@ -48,6 +50,14 @@ pub enum EndsRefusal {
         /// Tests of the bad end: how many turned bad, and how many there were.
         bad: (u32, u32),
     },
+}
+
+/// An end that is neither good nor bad.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnclearEnd {
+    pub commit: u32,
+    /// Whether it cannot be tested. Else it fails in another way than the one searched for.
+    pub is_untestable: bool,
 }
 
 /// The ends of a search and the merge bases between them.
@@ -101,12 +111,16 @@ impl SearchBounds {
         if !good_is_bad.is_empty() || !bad_is_good.is_empty() {
             return Some(EndsRefusal::EndsDisagree { good_is_bad, bad_is_good });
         }
-        let ends: Vec<u32> = self
-            .good_and_bad()
-            .filter(|&end| known_answer(end).is_some_and(TestAnswer::is_unclear))
-            .collect();
-        if !ends.is_empty() {
-            return Some(EndsRefusal::UntestableEnds { ends });
+        let [good, bad] = [&self.good, &self.bad].map(|ends| {
+            let ends = ends.iter().filter_map(|&commit| match known_answer(commit)? {
+                TestAnswer::Good | TestAnswer::Bad => None,
+                TestAnswer::Skip => Some(UnclearEnd { commit, is_untestable: true }),
+                TestAnswer::Other => Some(UnclearEnd { commit, is_untestable: false }),
+            });
+            ends.collect::<Vec<UnclearEnd>>()
+        });
+        if !good.is_empty() || !bad.is_empty() {
+            return Some(EndsRefusal::UnclearEnds { good, bad });
         }
         let base =
             self.merge_bases.iter().copied().find(|&b| known_answer(b) == Some(TestAnswer::Bad))?;

@@ -25,7 +25,7 @@ mod words;
 
 pub use belief::Rate;
 pub use candidates::bisection_distances;
-pub use ends::EndsRefusal;
+pub use ends::{EndsRefusal, UnclearEnd};
 pub use engine::Search;
 pub use graph::{Graph, GraphError};
 pub use log_text::{BisectTerms, LogEntry, LogMark, git_bisect_log};

@@ -243,7 +243,9 @@ fn an_untestable_end_and_another_failure_at_an_end_are_refused() {
     let mut search = Search::new(linear(9), &[0], &[8], Options::default()).unwrap();
     search.answer(0, TestAnswer::Skip);
     search.answer(8, TestAnswer::Other);
-    let refusal = EndsRefusal::UntestableEnds { ends: vec![0, 8] };
+    let good = vec![UnclearEnd { commit: 0, is_untestable: true }];
+    let bad = vec![UnclearEnd { commit: 8, is_untestable: false }];
+    let refusal = EndsRefusal::UnclearEnds { good, bad };
     assert_eq!(search.outcome(), Some(Conclusion::Refused(refusal)));
 }
 
