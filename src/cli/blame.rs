@@ -51,8 +51,8 @@ pub struct BlameArgs {
 const AFTER_HELP: &str = "\
 Examples:
   replay blame fixtures/step0 61b3d97               the hunks of 61b3d97 that carry its defect
-  replay blame fixtures/step0 61b3d97 --onto main --patch back.diff
-                                                    and whether main is good without them
+  replay blame fixtures/step0 61b3d97 --onto ec733b6 --patch back.diff
+                                                    and whether ec733b6 is good without them
   git apply back.diff                               takes them back in the checkout
 
 Each test is the commit's first parent with some of the commit's hunks, in memory: your checkout is

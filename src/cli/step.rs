@@ -74,9 +74,9 @@ Examples:
   replay step fixtures/step0 --extract layers.3.attn -o fixtures/attn
                                        that module as a fixture, for `replay bisect`
 
-Each call of a module begins from its captured inputs, so a finding is the module's own. A module that
-holds another one with a finding is told to be a consequence of it. So is one whose outputs differ from
-those of another run as its code gives them from other inputs.";
+Each call of a module begins from its captured inputs, so a finding is the module's own. A
+module that holds another one with a finding is told to be a consequence of it. So is one whose
+outputs differ from those of another run as its code gives them from other inputs.";
 
 /// Reads the modules of a step one after the other.
 pub fn run_step(args: &StepArgs, session: &Session) -> CliResult<u8> {
