@@ -1,4 +1,4 @@
-"""A small model of Equinox and one of Flax's nnx, each with a defect and a harmless rewrite."""
+"""Small models of Equinox, Flax's nnx and its linen, each with a defect and a harmless rewrite."""
 
 from __future__ import annotations
 
@@ -64,6 +64,35 @@ FLAX = textwrap.dedent(
     """
 )
 
+LINEN = textwrap.dedent(
+    """
+    import jax
+    from flax import linen as nn
+
+
+    class Feed(nn.Module):
+        width: int
+
+        def setup(self):
+            self.up = nn.Dense(2 * self.width)
+            self.down = nn.Dense(self.width)
+
+        def __call__(self, x):
+            h = self.up(x)
+            return self.down(h * jax.nn.sigmoid(h))
+
+
+    class Model(nn.Module):
+        def setup(self):
+            self.layers = [Feed(4) for _ in range(2)]
+
+        def __call__(self, x):
+            for number, layer in enumerate(self.layers):
+                x = x + layer(x)
+            return x
+    """
+)
+
 TRAINING = textwrap.dedent(
     """
     import jax
@@ -77,6 +106,22 @@ TRAINING = textwrap.dedent(
         x = jax.random.normal(jax.random.key(step), (4,))
         with capture.step("fixtures/step{step}", step=step, when=capture.every(1), strict=True):
             value, gradients = update(model, x)
+    """
+)
+
+LINEN_TRAINING = textwrap.dedent(
+    """
+    import jax
+    import lm
+    from gradreplay import capture
+
+    model = capture.model(lm.Model())
+    params = model.init(jax.random.key(0), jax.numpy.ones(4))
+    update = jax.jit(jax.value_and_grad(lambda params, x: (model.apply(params, x) ** 2).mean()))
+    for step in range(2):
+        x = jax.random.normal(jax.random.key(step), (4,))
+        with capture.step("fixtures/step{step}", step=step, when=capture.every(1), strict=True):
+            value, gradients = update(params, x)
     """
 )
 

@@ -20,7 +20,7 @@ from typing import Any, cast
 import numpy as np
 
 from ..signatures import signature
-from . import host, jax_, model_objects
+from . import host, jax_, model_linen, model_objects
 from .arguments import Arguments, Names
 from .errors import CaptureError
 from .host import Taken
@@ -53,7 +53,9 @@ def is_model(value: Any) -> bool:
     jax: Any = sys.modules.get("jax")
     if jax is None:
         return False
-    if isinstance(value, ModuleType) or model_objects.read_objects(value) is not None:
+    if isinstance(value, ModuleType) or model_linen.is_model(value):
+        return True
+    if model_objects.read_objects(value) is not None:
         return True
     leaves = jax.tree_util.tree_leaves(value)
     return not callable(value) and bool(leaves) and all(_is_function(leaf) for leaf in leaves)
@@ -64,6 +66,8 @@ def capture_model(value: Any, name: str, match: Sequence[str] | None, *, strict:
 
     Returns the pytree of captured functions, or the module or the objects, in which they are now.
     Raises :class:`CaptureError` if there are none, or the name is taken."""
+    if model_linen.is_model(value):
+        return _capture_linen(value, name, match, strict=strict)
     objects = model_objects.read_objects(value)
     if objects is not None:
         return _capture_objects(value, objects, name, match, strict=strict)
@@ -173,6 +177,37 @@ def _capture_objects(
         return call
 
     model_objects.wrap_calls(objects, captured)
+    return value
+
+
+def _capture_linen(value: Any, name: str, match: Sequence[str] | None, *, strict: bool) -> Any:
+    """Captures the modules of linen that a pattern of `match` fits; returns the model."""
+    register(name)
+    jax_.hook_in()
+    # Which modules there are shows when the model is applied.
+    paths = [path for path in match or [""] if not set(path) & set("*?[")]
+    model = _JaxModel(name, model_objects.target_of(type(value), "apply"), paths, strict)
+
+    def capture(module: Any, path: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        target = model_objects.target_of(type(module), "apply")
+        described = Function(path or name, "jax", target, {}, strict=strict)
+        own = frozenset(f"args_{number}" for number in range(len(args) - 2)) | frozenset(kwargs)
+        tap = _PartTap(described, model_linen.apply, None, None, {}, model, path, own)
+        return tap.call(args, kwargs)
+
+    def leave_out(path: str, error: CaptureError) -> None:
+        if state.step is not None:
+            is_strict = strict or state.step.strict
+            _step_of(model, state.step).leave_out(path, error, strict=is_strict)
+
+    def begin() -> bool:
+        if state.on and state.step is not None:
+            # What is never called is told of at the step's end.
+            _step_of(model, state.step)
+        return state.on
+
+    calls = model_linen.Calls(lambda path: _is_chosen(path, match), capture, leave_out)
+    model_linen.wrap_apply(type(value), calls, begin)
     return value
 
 
@@ -373,7 +408,7 @@ class _JaxCall:
         self.record = record
         self.path = traced.part.path
         self.function = traced.tap.function
-        name = self.function.target.expression.removesuffix(".__call__")
+        name = self.function.target.expression.removesuffix(".__call__").removesuffix(".apply")
         self.kind = f"{self.function.target.statement.split()[1]}.{name}"
         self.number = 0
         self.around: PartCall | None = None

@@ -91,11 +91,11 @@ def read_objects(model: Any) -> Objects | None:
     return found if found.paths else None
 
 
-def target_of(kind: type) -> Target:
-    """The way to the call of a class."""
+def target_of(kind: type, method: str = _CALL) -> Target:
+    """The way to a method of a class."""
     named = find_named(kind)
     found = find(kind, f"{named.module}:{named.qualname}" if named is not None else None)
-    return replace(found, expression=f"{found.expression}.{_CALL}")
+    return replace(found, expression=f"{found.expression}.{method}")
 
 
 Call = Callable[[Any, tuple[Any, ...], Mapping[str, Any]], Any]

@@ -196,7 +196,8 @@ class ModelStep:
         if not calls:
             self.discard()
             reasons = [f"{self._name(path)}: {why}" for path, why in self.left_out.items()]
-            raise CaptureError(f"nothing of `{self.name}` is captured: {list_some(reasons, 2)}")
+            why = list_some(reasons, 2) or "no chosen module was called"
+            raise CaptureError(f"nothing of `{self.name}` is captured: {why}")
         try:
             self._pool.finish(self._folder)
             parts = self._parts(calls)

@@ -61,6 +61,8 @@ def take_apart(value: Any) -> Structure | None:
         return _method(value)
     if isinstance(value, tuple) and hasattr(kind, "_make") and hasattr(kind, "_fields"):
         return _named_tuple(value)
+    if is_linen(value):
+        return _linen(value)
     if dataclasses.is_dataclass(kind):
         return _attributes(value, _traced_fields(value))
     flat = flattened(value)
@@ -283,6 +285,40 @@ def _traced_fields(value: Any) -> frozenset[str] | None:
         return None
     labels = frozenset(part.label for part in tree_children(value))
     return labels if labels <= set(attributes_of(value)) else None
+
+
+def is_linen(value: Any) -> bool:
+    """Whether this is a module of Flax's linen."""
+    linen: Any = sys.modules.get("flax.linen")
+    return linen is not None and isinstance(value, linen.Module)
+
+
+def linen_modules_in(value: Any) -> list[Any]:
+    """The modules of linen that one was made with."""
+    jax: Any = sys.modules["jax"]
+    leaves = jax.tree_util.tree_leaves(list(_linen_fields(value).values()), is_leaf=is_linen)
+    return [leaf for leaf in leaves if is_linen(leaf)]
+
+
+def _linen_fields(value: Any) -> dict[str, Any]:
+    """What a module of linen was made with, but for its place, and for defaults."""
+    fields = [field for field in dataclasses.fields(value) if field.init]
+    found = {field.name: getattr(value, field.name) for field in fields}
+    defaults = {field.name: field.default for field in fields}
+    return {
+        name: item
+        for name, item in found.items()
+        if name not in ("parent", "name") and item is not defaults[name]
+    }
+
+
+def _linen(value: Any) -> Structure:
+    """Of a module of linen, which holds no arrays: they are in its variables."""
+    kind: Any = type(value)
+    found = _linen_fields(value)
+    write = functools.partial(_write_call, list(found))
+    parts = [Part(name, item, is_static=True) for name, item in found.items()]
+    return Structure(parts, write, lambda _: value, kind)
 
 
 def _tree_node(value: Any, children: Sequence[Any], data: Any) -> Structure:
