@@ -2,6 +2,7 @@
 //! (`programs/speaker.cpp`) and does what the revision's `kernel.txt` says.
 
 mod faults;
+mod images;
 mod probes;
 mod searches;
 mod servers;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ::replay::cache::{Cache, PACKAGES};
+use ::replay::cache::{Cache, FolderKind, Usage};
 use ::replay::report::format_byte_size;
 use clap::Subcommand;
 
@@ -73,7 +73,11 @@ pub fn run_cache(args: &CacheArgs, settings: &Settings) -> CliResult<u8> {
         _ => {
             println!("{}", cache.root().display());
             let usage = cache.usage()?.into_iter().map(|(kind, usage)| (kind.name(), usage));
-            for (name, usage) in usage.chain([(PACKAGES, cache.package_usage()?)]) {
+            let mut usage: Vec<(&str, Usage)> = usage.collect();
+            for kind in FolderKind::ALL {
+                usage.push((kind.name(), cache.folder_usage(kind)?));
+            }
+            for (name, usage) in usage {
                 println!(
                     "  {name:11} {:>7} entries  {:>10}",
                     usage.entries,

@@ -7,8 +7,8 @@ use ::replay::cache::Cache;
 use ::replay::cuda::blas::BlasFiles;
 use ::replay::cuda::sanitizer::{Sanitizer, Tool};
 use ::replay::cuda::{self, LibraryError, Nvrtc, SearchPath, random};
-use ::replay::environment::Python;
-use ::replay::harness::{Axis, AxisKind, AxisValues, Harness, is_nvrtc_path};
+use ::replay::environment::{EnvironmentError, Python};
+use ::replay::harness::{Axis, AxisKind, AxisValues, Harness, is_image_path, is_nvrtc_path};
 use ::replay::history::History;
 use ::replay::process::walls::WallOffer;
 use ::replay::program;
@@ -26,6 +26,8 @@ use super::session::{
 };
 use super::settings::Settings;
 
+/// Every system has it: it stands for the files of an image.
+const ANY_FOLDER: &str = "/usr";
 /// The harness whose program is asked for.
 const HARNESS: &str = "replay.toml";
 
@@ -278,6 +280,8 @@ fn check_axis(settings: &Settings, harness: &Harness, axis: &Axis) -> DoctorChec
         (AxisKind::Compiler | AxisKind::Define(_) | AxisKind::Variable(_), _) => {
             make_optional_check("axis", true, format!("{name}: nothing more is needed"), None)
         }
+        (AxisKind::Image, AxisValues::Listed(values)) => check_image_axis(harness, name, values),
+        (AxisKind::Image, AxisValues::Between { .. }) => unreachable!("images have no ranges"),
         (AxisKind::Command(words), _) => {
             make_optional_check("axis", true, format!("{name}: by `{}`", words.join(" ")), None)
         }
@@ -298,6 +302,37 @@ fn check_package_axis(harness: &Harness, name: &str, package: &str) -> DoctorChe
             make_optional_check("axis", false, detail, join_error_hints(&error))
         }
     }
+}
+
+/// Whether programs start in images here, and what exports those of `values`.
+fn check_image_axis(harness: &Harness, name: &str, values: &[String]) -> DoctorCheck {
+    let shell = match open_user_shell() {
+        Ok(shell) => shell,
+        Err(error) => return make_optional_check("axis", false, error.in_a_line(), None),
+    };
+    if let Some(reason) = shell.try_root(Path::new(ANY_FOLDER)) {
+        let error = EnvironmentError::NoRoot { reason };
+        let detail = format!("{name}: {error}");
+        return make_optional_check("axis", false, detail, error.hint());
+    }
+    let (paths, references): (Vec<&String>, Vec<&String>) =
+        values.iter().partition(|value| is_image_path(value));
+    let absent = paths.iter().filter(|path| !harness.folder().join(path).exists());
+    let mut words: Vec<String> = absent.map(|path| format!("{path} is not here")).collect();
+    let mut works = words.is_empty();
+    let mut advice = None;
+    if !references.is_empty() {
+        match shell.find_container_runtime() {
+            Ok(runtime) => words.push(format!("{} exports images", runtime.name)),
+            Err(error) => {
+                works = false;
+                words.push(error.in_a_line());
+                advice = error.hint();
+            }
+        }
+    }
+    words.push("programs start in them".to_owned());
+    make_optional_check("axis", works, format!("{name}: {}", words.join("; ")), advice)
 }
 
 /// The installations of NVRTC among `values`.

@@ -5,9 +5,10 @@
 //! replay's own files.
 
 mod cleaning;
-mod packages;
+mod folders;
 
-pub use cleaning::{PACKAGES, TREES, make_removable};
+pub use cleaning::{TREES, make_removable};
+pub use folders::FolderKind;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -127,7 +128,7 @@ pub struct Usage {
 pub struct Cache {
     root: PathBuf,
     swept: Arc<Once>,
-    /// The sets of packages in use, locked.
+    /// The kept folders in use, locked.
     used: Arc<Mutex<Vec<File>>>,
     /// Another cache. It has entries missing here, and gets new entries as well.
     shared: Option<Arc<Cache>>,

@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::process::memory::MemoryExcess;
+use crate::process::root::Root;
 use crate::process::tracer::RefusedCall;
 use crate::process::tree::{self, End};
 use crate::process::walls::{Sandbox, Walls};
@@ -37,6 +38,10 @@ pub const KEEPER_ARGUMENT: &str = "--replay-keeper";
 const WALLS: &str = "walls ";
 /// The word before it if the program is traced.
 const TRACED: &str = "traced";
+/// The word before that if the program is trusted.
+const TRUSTED: &str = "trusted";
+/// The beginning of the word before those that describe the root; their number is its end.
+const ROOT: &str = "root ";
 
 /// How long a keeper may take to end processes whose time is over.
 const GRACE: Duration = Duration::from_secs(10);
@@ -66,6 +71,10 @@ pub struct ForeignProgram {
     pub temporary_folders: Vec<PathBuf>,
     /// What it may reach; all that the user may if there are none.
     pub walls: Option<Walls>,
+    /// The root of its file system; that of this process if there is none.
+    pub root: Option<Root>,
+    /// Whether the user starts it by its name and trusts it: no system call is refused to it. Container runtimes mount.
+    pub is_trusted: bool,
 }
 
 /// How a program ended.
@@ -114,6 +123,30 @@ pub enum KeeperError {
     Keeper(io::Error),
     /// The system refused the program.
     Program(io::Error),
+    /// The system refused the program's root, in words.
+    Root(String),
+}
+
+impl KeeperReport {
+    /// Whether no other follows.
+    fn is_last(&self) -> bool {
+        matches!(
+            self,
+            KeeperReport::Ended(_) | KeeperReport::Refused(_) | KeeperReport::RootRefused(_)
+        )
+    }
+
+    /// How a program ended, or why there is none; none if it says neither.
+    fn into_ending(self) -> Option<Result<ProgramEnd, KeeperError>> {
+        match self {
+            KeeperReport::Ended(ending) => Some(Ok(ending)),
+            KeeperReport::Refused(number) => {
+                Some(Err(KeeperError::Program(io::Error::from_raw_os_error(number))))
+            }
+            KeeperReport::RootRefused(words) => Some(Err(KeeperError::Root(words))),
+            _ => None,
+        }
+    }
 }
 
 /// A keeper's message.
@@ -123,6 +156,8 @@ enum KeeperReport {
     Started(Pid),
     /// The system refused it, with this error number.
     Refused(i32),
+    /// The system refused its root, in words.
+    RootRefused(String),
     /// So much was refused to it.
     RefusedCalls(Vec<RefusedCall>),
     /// It ended, and so did all processes below it.
@@ -187,8 +222,11 @@ impl Keeper {
             Some(walls) if self.sandbox == Sandbox::AsOffered => walls.to_words(),
             _ => Vec::new(),
         };
+        command.args(program.is_trusted.then_some(TRUSTED));
         command.args(self.is_tracing.then_some(TRACED));
         command.arg(format!("{WALLS}{}", walls.len())).args(walls);
+        let root = program.root.as_ref().map_or(Vec::new(), Root::to_words);
+        command.arg(format!("{ROOT}{}", root.len())).args(root);
         command.args(&program.words).env_clear().envs(program.environment.iter().cloned());
         if let Some(folder) = &program.folder {
             command.current_dir(folder);
@@ -265,17 +303,17 @@ impl Kept {
         let [keeper_output, stdout, stderr] = text;
         let report_bytes = keeper_output.finish().0;
         let last = parse_keeper_reports(&report_bytes).last();
-        let ending = match last {
-            Some(KeeperReport::Ended(ending)) => Ok(ending),
-            Some(KeeperReport::Refused(number)) => {
-                Err(KeeperError::Program(io::Error::from_raw_os_error(number)))
+        let ending = match last.and_then(KeeperReport::into_ending) {
+            Some(ending) => ending,
+            None => {
+                self.end();
+                if late {
+                    Ok(ProgramEnd::TimedOut)
+                } else {
+                    Err(KeeperError::Keeper(io::Error::other("it was ended from outside")))
+                }
             }
-            _ if late => Ok(ProgramEnd::TimedOut),
-            _ => Err(KeeperError::Keeper(io::Error::other("it was ended from outside"))),
         };
-        if !matches!(last, Some(KeeperReport::Ended(_) | KeeperReport::Refused(_))) {
-            self.end();
-        }
         self.child.wait().map_err(KeeperError::Keeper)?;
         let refused_calls = parse_keeper_reports(&report_bytes).find_map(|report| match report {
             KeeperReport::RefusedCalls(refused_calls) => Some(refused_calls),

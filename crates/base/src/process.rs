@@ -2,13 +2,14 @@
 //!
 //! Deals with system calls, not with the work of the processes. A [`tree`] is ended as a whole, and its
 //! [`memory`] watched; [`seccomp_filter`] keeps signals away from the processes above. A [`tracer`] tells what was
-//! refused to them.
+//! refused to them. A [`root`] is that of a container image.
 #![allow(unsafe_code)]
 
 mod container;
 pub mod environment;
 pub mod interruption;
 pub mod memory;
+pub mod root;
 pub mod seccomp_filter;
 pub mod tracer;
 pub mod tree;

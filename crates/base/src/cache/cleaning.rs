@@ -6,7 +6,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use super::{Cache, CacheError, CacheKind, ENTRY_PREFIX, Usage, WORK_PREFIX, cache_io_error};
+use super::{
+    Cache, CacheError, CacheKind, ENTRY_PREFIX, FolderKind, Usage, WORK_PREFIX, cache_io_error,
+};
 
 /// The least age of unlocked work to count as left behind: a run may have made it and not locked
 /// it yet.
@@ -18,8 +20,6 @@ const WITHOUT_LOCKS: Duration = Duration::from_secs(24 * 60 * 60);
 const BUNDLES: &str = "bundles";
 /// The folder with the trees for programs.
 pub const TREES: &str = "trees";
-/// The folder with packages for Python, installed beside the user's.
-pub const PACKAGES: &str = "packages";
 
 impl Cache {
     /// The space of each kind of entry.
@@ -37,19 +37,23 @@ impl Cache {
             .collect()
     }
 
-    /// The space of the packages for Python, each set of them an entry.
+    /// The space of the kept folders of `kind`, each of them an entry.
     ///
     /// # Errors
     /// [`CacheError`], with the system's reason.
-    pub fn package_usage(&self) -> Result<Usage, CacheError> {
-        let sets = self.package_sets()?;
-        let bytes = sets.iter().map(|(path, _)| count_folder_bytes(path)).sum();
-        Ok(Usage { entries: sets.len() as u64, bytes })
+    pub fn folder_usage(&self, kind: FolderKind) -> Result<Usage, CacheError> {
+        let folders = own_files(&self.root.join(kind.name()), is_tree)?;
+        let bytes = folders.iter().map(|(path, _)| count_folder_bytes(path)).sum();
+        Ok(Usage { entries: folders.len() as u64, bytes })
     }
 
-    /// The sets of packages for Python.
-    fn package_sets(&self) -> Result<Vec<(PathBuf, Metadata)>, CacheError> {
-        own_files(&self.root.join(PACKAGES), is_tree)
+    /// The kept folders of all kinds.
+    fn kept_folders(&self) -> Result<Vec<(PathBuf, Metadata)>, CacheError> {
+        let mut folders = Vec::new();
+        for kind in FolderKind::ALL {
+            folders.extend(own_files(&self.root.join(kind.name()), is_tree)?);
+        }
+        Ok(folders)
     }
 
     /// Removes entries older than `age`, and the leftovers of killed runs.
@@ -73,9 +77,9 @@ impl Cache {
                 removed.entries += 1;
             }
         }
-        for (path, metadata) in self.package_sets()? {
+        for (path, metadata) in self.kept_folders()? {
             let bytes = count_folder_bytes(&path);
-            if is_old(&metadata, age) && self.remove_packages(&path)? {
+            if is_old(&metadata, age) && self.remove_folder(&path)? {
                 removed.entries += 1;
                 removed.bytes += bytes;
             }
@@ -96,7 +100,7 @@ impl Cache {
             let files = self.entries(kind)?.into_iter();
             entries.extend(files.map(|(path, metadata)| (metadata.len(), path, metadata)));
         }
-        for (path, metadata) in self.package_sets()? {
+        for (path, metadata) in self.kept_folders()? {
             entries.push((count_folder_bytes(&path), path, metadata));
         }
         entries.sort_by_cached_key(|(_, path, metadata)| (metadata.modified().ok(), path.clone()));
@@ -108,7 +112,7 @@ impl Cache {
             }
             if metadata.is_file() {
                 remove_cached_path(&path, &metadata)?;
-            } else if !self.remove_packages(&path)? {
+            } else if !self.remove_folder(&path)? {
                 continue;
             }
             bytes -= entry_bytes;
@@ -137,19 +141,16 @@ impl Cache {
         let mut own_entries = self.left_behind()?;
         own_entries.extend(own_files(&self.root.join(BUNDLES), is_unpacked_bundle)?);
         own_entries.extend(own_files(&self.root.join(TREES), is_tree)?);
-        own_entries.extend(self.package_sets()?);
+        own_entries.extend(self.kept_folders()?);
         for kind in CacheKind::ALL {
             own_entries.extend(self.entries(kind)?);
         }
         for (path, metadata) in own_entries {
             remove_cached_path(&path, &metadata)?;
         }
-        let folders = CacheKind::ALL.iter().map(|kind| kind.name()).chain([
-            super::TEMPORARY,
-            BUNDLES,
-            TREES,
-            PACKAGES,
-        ]);
+        let folders = CacheKind::ALL.iter().map(|kind| kind.name());
+        let folders = folders.chain(FolderKind::ALL.iter().map(|kind| kind.name()));
+        let folders = folders.chain([super::TEMPORARY, BUNDLES, TREES]);
         for folder in folders {
             // A folder with somebody else's files stays, as does a link.
             let _ = fs::remove_dir(self.root.join(folder));
@@ -372,18 +373,21 @@ mod tests {
     #[test]
     fn packages_count_as_entries_and_are_cleaned_with_them() {
         let (_folder, cache) = cache();
-        let set = cache.root().join(PACKAGES).join("2".repeat(40));
+        let set = cache.root().join(FolderKind::Packages.name()).join("2".repeat(40));
         let make = || {
             fs::create_dir_all(set.join("numpy/core")).unwrap();
             fs::write(set.join("numpy/core/loops.py"), "0123456789").unwrap();
         };
         make();
-        assert_eq!(cache.package_usage().unwrap(), Usage { entries: 1, bytes: 10 });
+        assert_eq!(
+            cache.folder_usage(FolderKind::Packages).unwrap(),
+            Usage { entries: 1, bytes: 10 }
+        );
         assert_eq!(cache.collect(Duration::from_secs(60)).unwrap().entries, 0);
         let removed = cache.collect(Duration::ZERO).unwrap();
         assert!(removed.entries == 2 && removed.bytes > 10 && !set.exists(), "{removed:?}");
         make();
-        let user = cache.use_packages(&"2".repeat(40));
+        let user = cache.use_folder(FolderKind::Packages, &"2".repeat(40));
         assert_eq!(user.as_ref(), Some(&set));
         let next = Cache { used: std::sync::Arc::default(), ..cache.clone() };
         assert_eq!(next.collect(Duration::ZERO).unwrap(), Usage::default());

@@ -10,8 +10,9 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::{KeeperReport, ProgramBounds, ProgramEnd, TRACED, WALLS};
+use super::{KeeperReport, ProgramBounds, ProgramEnd, ROOT, TRACED, TRUSTED, WALLS};
 use crate::process::memory::{MemoryExcess, MemoryWatch};
+use crate::process::root::Root;
 use crate::process::tracer::{self, Tracer};
 use crate::process::tree::{self, Deaths, End};
 use crate::process::walls::{Connections, Walls};
@@ -33,15 +34,10 @@ pub fn run_program_keeper() -> u8 {
     let served = manner.strip_prefix("serving ");
     let removed = manner.strip_prefix("removing ").and_then(|count| count.parse().ok());
     let temporary_folders = words.by_ref().take(removed.unwrap_or(0)).map(PathBuf::from).collect();
+    let is_trusted = words.next_if(|word| word == TRUSTED).is_some();
     let tracer = words.next_if(|word| word == TRACED).map(|_| Tracer::default());
-    let walls_count =
-        words.next().and_then(|word| word.to_str()?.strip_prefix(WALLS)?.parse().ok());
-    let Some(walls_count) = walls_count else { return 1 };
-    let walls_words: Vec<OsString> = words.by_ref().take(walls_count).collect();
-    let walls = match Walls::from_words(walls_words) {
-        None if walls_count > 0 => return 1,
-        walls => walls,
-    };
+    let Ok(walls) = take_part(&mut words, WALLS, Walls::from_words) else { return 1 };
+    let Ok(root) = take_part(&mut words, ROOT, Root::from_words) else { return 1 };
     let words: Vec<OsString> = words.collect();
     let (Some(bounds), Some(_)) = (bounds, words.first()) else { return 1 };
     // If orphans cannot be adopted, those whose parents end are left behind.
@@ -50,29 +46,53 @@ pub fn run_program_keeper() -> u8 {
     process::go_first(GO_FIRST);
     // On a system that does not count them they are as many as the user may have.
     let _ = process::limit_new_tasks();
-    let is_traced = tracer.is_some();
+    let manner = Manner { is_traced: tracer.is_some(), is_trusted };
     let started = Deaths::watch().and_then(|deaths| {
-        Ok((start_kept_program(&words, &bounds, walls, is_traced, served)?, deaths))
+        Ok((start_kept_program(&words, &bounds, (root, walls), manner, served)?, deaths))
     });
     match started {
         Ok((child, deaths)) => {
             Keeping { parent, child, deaths, bounds, temporary_folders, tracer }.keep();
         }
         Err(error) => {
-            let number = error.raw_os_error().unwrap_or(libc::EINVAL);
-            send_keeper_report(&parent, &KeeperReport::Refused(number));
+            let report = match error.raw_os_error() {
+                Some(number) => KeeperReport::Refused(number),
+                None => KeeperReport::RootRefused(error.to_string()),
+            };
+            send_keeper_report(&parent, &report);
         }
     }
     0
 }
 
+/// The part of `words` behind a word of `beginning` and their number, as `parse` reads them; none if the number is 0.
+fn take_part<P>(
+    words: &mut impl Iterator<Item = OsString>,
+    beginning: &str,
+    parse: impl FnOnce(Vec<OsString>) -> Option<P>,
+) -> Result<Option<P>, ()> {
+    let count = words.next().and_then(|word| word.to_str()?.strip_prefix(beginning)?.parse().ok());
+    let count = count.ok_or(())?;
+    let part_words: Vec<OsString> = words.take(count).collect();
+    if count == 0 { Ok(None) } else { parse(part_words).map(Some).ok_or(()) }
+}
+
+/// How a program is started.
+#[derive(Clone, Copy)]
+struct Manner {
+    /// Whether its keeper looks on.
+    is_traced: bool,
+    /// Whether no system call is refused to it.
+    is_trusted: bool,
+}
+
 /// Starts a program. If it is `served`, it gets this process's standard output, a socket, under
-/// another number. The variable of this name holds the number.
+/// another number. The variable of this name holds the number. An error without a number tells in words of the root.
 fn start_kept_program(
     words: &[OsString],
     bounds: &ProgramBounds,
-    walls: Option<Walls>,
-    is_traced: bool,
+    (root, walls): (Option<Root>, Option<Walls>),
+    Manner { is_traced, is_trusted }: Manner,
     served: Option<&str>,
 ) -> io::Result<Pid> {
     let mut command = Command::new(&words[0]);
@@ -94,16 +114,26 @@ fn start_kept_program(
     let connections = walls.as_ref().map_or(Connections::All, |walls| walls.connections);
     let keeper = process::current_pid();
     let ancestors = process::line_of_descent();
+    let (mut refusals, refused_root) = io::pipe()?;
     // SAFETY: this process has one thread, so that what is called between fork and exec may allocate.
     unsafe {
         command.pre_exec(move || {
             process::unblock_signals();
+            if let Some(root) = &root {
+                root.enter().map_err(|refusal| {
+                    // The parent gets no more of this error than a number.
+                    let _ = write!(&refused_root, "{refusal}");
+                    io::ErrorKind::Unsupported
+                })?;
+            }
             if is_traced {
                 // Where the system forbids it nothing is told.
                 let _ = tracer::offer_tracing();
             }
-            // Where the system has no such filters the program can reach those above it.
-            let _ = seccomp_filter::install_seccomp_filter(&ancestors, connections);
+            if !is_trusted {
+                // Where the system has no such filters the program can reach those above it.
+                let _ = seccomp_filter::install_seccomp_filter(&ancestors, connections);
+            }
             limits
                 .into_iter()
                 .try_for_each(|(resource, limit)| process::lower_limit(resource, limit))?;
@@ -113,7 +143,13 @@ fn start_kept_program(
             walls.as_ref().map_or(Ok(()), Walls::enter)
         })
     };
-    Ok(command.spawn()?.id() as Pid)
+    let spawned = command.spawn();
+    drop(command);
+    let mut refusal = String::new();
+    if spawned.is_err() && refusals.read_to_string(&mut refusal).is_ok() && !refusal.is_empty() {
+        return Err(io::Error::other(refusal));
+    }
+    Ok(spawned?.id() as Pid)
 }
 
 struct Keeping {

@@ -110,23 +110,17 @@ impl Served {
 
     /// Waits for the program's end, which must be near.
     pub fn ended(mut self) -> Result<(ProgramEnd, Vec<u8>), KeeperError> {
-        let last_report =
-            self.hear(|report| matches!(report, KeeperReport::Ended(_) | KeeperReport::Refused(_)));
+        let last_report = self.hear(KeeperReport::is_last);
         let _ = self.keeper.kill();
         let _ = self.keeper.wait();
         let mut remaining_output = Vec::new();
         if self.prints && self.printing.read_to_end(&mut remaining_output).is_ok() {
             self.printed.push(&remaining_output);
         }
-        match last_report {
-            Some(KeeperReport::Ended(end)) => {
-                Ok((end, std::mem::take(&mut self.printed).finish().0))
-            }
-            Some(KeeperReport::Refused(number)) => {
-                Err(KeeperError::Program(io::Error::from_raw_os_error(number)))
-            }
-            _ => Err(KeeperError::Keeper(io::Error::other("it does not answer"))),
-        }
+        let ending = last_report.and_then(KeeperReport::into_ending);
+        let ending = ending
+            .unwrap_or_else(|| Err(KeeperError::Keeper(io::Error::other("it does not answer"))))?;
+        Ok((ending, std::mem::take(&mut self.printed).finish().0))
     }
 
     /// The keeper's next message that `is_wanted`, or its message of the program's end.
@@ -137,7 +131,7 @@ impl Served {
                 let line: Vec<u8> = self.told.drain(..=end).collect();
                 match parse_keeper_reports(&line).next() {
                     Some(report) if is_wanted(&report) => return Some(report),
-                    Some(KeeperReport::Ended(_) | KeeperReport::Refused(_)) => return None,
+                    Some(report) if report.is_last() => return None,
                     _ => continue,
                 }
             }

@@ -76,10 +76,27 @@ const PROGRAM_PARTS: [&str; 6] = ["bin", "include", "lib", "lib32", "lib64", "li
 const ENVIRONMENT_MARKS: [&str; 2] = ["pyvenv.cfg", "conda-meta"];
 
 /// Devices that hold nothing.
-const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+pub(super) const DEVICES: [&str; 5] =
+    ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
 /// Beginnings of the names of devices that compute.
 const COMPUTING_DEVICES: [&str; 3] = ["nvidia", "dri", "kfd"];
+
+/// The library of CUDA's driver.
+const DRIVER: &str = "libcuda.so.1";
+
+/// The beginnings of the names of the driver's libraries.
+const DRIVER_LIBRARIES: [&str; 3] = ["libcuda.so", "libcudadebugger.so", "libnvidia-"];
+
+/// Where a driver puts its libraries.
+const DRIVER_FOLDERS: [&str; 6] = [
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+    "/usr/lib",
+    "/usr/local/nvidia/lib64",
+    "/usr/lib/wsl/lib",
+];
 
 /// Where libraries for several processes have their locks and their common memory.
 pub const SHARED_MEMORY: &str = "/dev/shm";
@@ -206,7 +223,7 @@ impl Walls {
 }
 
 /// Gives up what root may do beyond its own files: with some of it the memory of all processes can be read.
-fn give_up_privileges() -> io::Result<()> {
+pub(super) fn give_up_privileges() -> io::Result<()> {
     let kept = CapabilitySet::CHOWN
         | CapabilitySet::DAC_OVERRIDE
         | CapabilitySet::DAC_READ_SEARCH
@@ -275,6 +292,18 @@ pub fn list_driver_paths() -> Vec<PathBuf> {
     let mut paths = list_entries(Path::new("/dev"), is_computing);
     paths.extend([SHARED_MEMORY, THREAD_NAMES].map(PathBuf::from));
     paths
+}
+
+/// The libraries of the driver of a GPU: an image has none that fit this machine's.
+pub fn list_driver_libraries() -> Vec<PathBuf> {
+    let mut folders = DRIVER_FOLDERS.map(Path::new).into_iter();
+    let Some(folder) = folders.find(|folder| folder.join(DRIVER).exists()) else {
+        return Vec::new();
+    };
+    let is_driver = |name: &[u8]| {
+        DRIVER_LIBRARIES.iter().any(|beginning| name.starts_with(beginning.as_bytes()))
+    };
+    list_entries(folder, is_driver)
 }
 
 /// The entries of `folder` with names as `is_wanted` says; none of a folder that cannot be read.

@@ -12,8 +12,8 @@ use super::in_order::in_order;
 use super::{Ability, Backend, DeviceName, Held, Host, Mode, NoRoom, ReplayError, Take, Variant};
 use crate::environment::{Environment, place_fixture};
 use crate::program::{
-    self, HarnessProgram, OpenedFiles, ProgramDevice, ProgramError, ProgramReplay, ProgramRequest,
-    ProgramSurroundings, Runner,
+    self, HarnessProgram, OpenedFiles, ProgramDevice, ProgramError, ProgramImage, ProgramReplay,
+    ProgramRequest, ProgramSurroundings, Runner,
 };
 use crate::worker::{Ending, Run, tensor_bytes};
 use replay_base::process;
@@ -67,6 +67,11 @@ impl Programs {
         let shared = ProgramShared { runner, host, device, device_bytes, at_once };
         Programs { shared: Arc::new(shared), environment: None }
     }
+
+    /// The image that programs start in, if there is one.
+    fn image(&self) -> Option<&ProgramImage> {
+        self.environment.as_ref()?.image()
+    }
 }
 
 impl Backend for Programs {
@@ -91,7 +96,7 @@ impl Backend for Programs {
         if let Some(environment) = &self.environment {
             environment.change_harness(&mut harness);
         }
-        Ok(self.shared.runner.project(&harness)?.identity().to_owned())
+        Ok(self.shared.runner.project(&harness, self.image())?.identity().to_owned())
     }
 
     fn has_orders(&self) -> bool {
@@ -121,7 +126,7 @@ impl Backend for Programs {
         _meanwhile: &(dyn Fn() + Sync),
     ) -> Result<Arc<dyn Variant>, ReplayError> {
         let fixture = place_fixture(self.environment.as_deref(), fixture);
-        let project = self.shared.runner.project(&fixture.harness)?;
+        let project = self.shared.runner.project(&fixture.harness, self.image())?;
         let shared = self.shared.clone();
         let sources = sources.clone();
         let checks_accesses = precision == Precision::Checked;

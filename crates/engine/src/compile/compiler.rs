@@ -317,10 +317,14 @@ impl Compiler {
             folder: folder.map(Path::to_owned),
             temporary_folders: temporary,
             walls: Some(walls),
+            root: None,
+            is_trusted: false,
         };
         let finished = self.keeper.run(&program, &self.bounds).map_err(|error| match error {
             KeeperError::Keeper(source) => CompilerError::Keeper { source },
             KeeperError::Program(source) => CompilerError::Run { command: self.name(), source },
+            // A compiler has the root of this process.
+            KeeperError::Root(reason) => CompilerError::Keeper { source: io::Error::other(reason) },
         })?;
         match diagnose_compiler_trouble(
             &finished,

@@ -3,6 +3,7 @@
 use std::io;
 
 use crate::compile::CompilerError;
+use crate::program::ROOT_ADVICE;
 use replay_base::cache::CacheError;
 use replay_base::foreign::Finished;
 use replay_cuda::NvrtcError;
@@ -91,6 +92,41 @@ pub enum EnvironmentError {
     /// A command of the user's prints something else than variables.
     #[error("`{command}` prints a line that is no NAME=VALUE: {line}")]
     NoVariable { command: String, line: String },
+    /// No container runtime is there.
+    #[error("there is no container runtime: podman, docker or apptainer")]
+    NoRuntime,
+    /// A container runtime is there and does not work.
+    #[error("{runtime} does not work here")]
+    IdleRuntime {
+        runtime: &'static str,
+        /// Its last words.
+        #[source]
+        tail: LastWords,
+    },
+    /// A container runtime has no such image, or cannot get it.
+    #[error("{runtime} cannot get the image {image}")]
+    Runtime {
+        runtime: &'static str,
+        image: String,
+        /// Its last words.
+        #[source]
+        tail: LastWords,
+        /// Whether this image is at fault, and not the registry or the machine.
+        is_value_fault: bool,
+    },
+    /// The path of an image leads to nothing.
+    #[error("there is no image {image}")]
+    NoImage { image: String },
+    /// An archive is no image.
+    #[error("cannot unpack the image {image}")]
+    Archive {
+        image: String,
+        /// What is wrong with it, or the system's reason.
+        source: io::Error,
+    },
+    /// The system does not let a program have another root.
+    #[error("programs cannot be started in an image here: {reason}")]
+    NoRoot { reason: String },
     /// A compiler cannot be used.
     #[error(transparent)]
     Compiler(#[from] CompilerError),
@@ -119,8 +155,12 @@ impl EnvironmentError {
     /// Whether the value cannot be used here, and others may be.
     pub fn is_value_fault(&self) -> bool {
         match self {
-            EnvironmentError::Yanked { .. } | EnvironmentError::NoNightly { .. } => true,
+            EnvironmentError::Yanked { .. }
+            | EnvironmentError::NoNightly { .. }
+            | EnvironmentError::NoImage { .. } => true,
+            EnvironmentError::Archive { source, .. } => source.kind() == io::ErrorKind::InvalidData,
             EnvironmentError::Installer { is_value_fault, .. }
+            | EnvironmentError::Runtime { is_value_fault, .. }
             | EnvironmentError::Command { is_value_fault, .. } => *is_value_fault,
             EnvironmentError::Compiler(error) => matches!(
                 error,
@@ -164,6 +204,20 @@ impl EnvironmentError {
                 "pip is asked as you have configured it: `pip config list`, PIP_INDEX_URL, PIP_FIND_LINKS; \
                  what is in the cache needs no index"
             }
+            EnvironmentError::NoRuntime | EnvironmentError::IdleRuntime { .. } => {
+                "install or start one; the path of a folder or of a saved archive needs none, nor does \
+                 what is in the cache"
+            }
+            EnvironmentError::Runtime { is_value_fault: false, runtime, .. } => {
+                return Some(format!(
+                    "{runtime} is asked as you have configured it; what is in the cache needs no registry"
+                ));
+            }
+            EnvironmentError::NoImage { .. } => {
+                "a path counts from the harness's folder, and leads to a folder with an image's files, or \
+                 to an archive of an image"
+            }
+            EnvironmentError::NoRoot { .. } => ROOT_ADVICE,
             EnvironmentError::EmptyRange { .. } => "widen the range in `[axes]`",
             EnvironmentError::Command { is_value_fault: false, .. } => {
                 "a value that cannot be used here is told by exit status 125"

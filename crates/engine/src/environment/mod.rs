@@ -6,6 +6,7 @@
 
 mod command;
 mod error;
+mod image;
 mod installer;
 mod nightly;
 mod nvrtc;
@@ -21,12 +22,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::error::EnvironmentError;
+pub use self::image::ContainerRuntime;
 use self::nightly::Nightly;
 pub use self::packages::Python;
 use self::packages::{Requirement, Scope};
 pub use self::recorded::{RecordedVersion, compare_recorded_versions};
 pub use self::versions::begins_like;
 use crate::compile::Compiler;
+use crate::program::ProgramImage;
 use replay_base::cache::Cache;
 use replay_base::foreign::{Finished, ForeignProgram, Keeper, KeeperError, ProgramBounds};
 use replay_cuda::Nvrtc;
@@ -65,6 +68,8 @@ pub enum EnvironmentChange {
         /// All that the interpreter then has, in their order.
         packages: Vec<String>,
     },
+    /// The files that a program starts in.
+    Image(ProgramImage),
 }
 
 impl Environment {
@@ -85,6 +90,7 @@ impl Environment {
                 variables.iter().map(|(name, value)| format!("{name}={value}")).collect()
             }
             EnvironmentChange::Packages { packages, .. } => packages.clone(),
+            EnvironmentChange::Image(image) => image.lines(),
         }
     }
 
@@ -100,6 +106,14 @@ impl Environment {
     pub(crate) fn nvrtc(&self) -> Option<&Nvrtc> {
         match &self.change {
             EnvironmentChange::Nvrtc { nvrtc, .. } => Some(nvrtc),
+            _ => None,
+        }
+    }
+
+    /// The image that programs start in, if there is one.
+    pub(crate) fn image(&self) -> Option<&ProgramImage> {
+        match &self.change {
+            EnvironmentChange::Image(image) => Some(image),
             _ => None,
         }
     }
@@ -154,6 +168,14 @@ fn macro_name(define: &str) -> &str {
 /// How long a command of an axis may take, and an installation.
 const TIME: Duration = Duration::from_secs(60 * 60);
 
+/// What a command of an axis may have.
+const BOUNDS: ProgramBounds = ProgramBounds {
+    timeout: TIME,
+    address_space_bytes: u64::MAX,
+    tree_memory_bytes: u64::MAX,
+    file_bytes: u64::MAX,
+};
+
 /// Runs commands with the user's rights, in his environment.
 #[derive(Debug)]
 pub struct UserShell {
@@ -173,6 +195,8 @@ pub struct Workshop<'w> {
     tell: Box<dyn Fn(&str) + 'w>,
     /// By the path of a harness, the interpreter of its program.
     pythons: RefCell<HashMap<PathBuf, Python>>,
+    /// By the path of a harness, where the package of this program for Python lies.
+    package_folders: RefCell<HashMap<PathBuf, Option<PathBuf>>>,
 }
 
 impl<'w> Workshop<'w> {
@@ -184,7 +208,8 @@ impl<'w> Workshop<'w> {
         find_compiler: Box<FindCompiler<'w>>,
         tell: Box<dyn Fn(&str) + 'w>,
     ) -> Workshop<'w> {
-        Workshop { shell, cache, find_compiler, tell, pythons: RefCell::default() }
+        let (pythons, package_folders) = Default::default();
+        Workshop { shell, cache, find_compiler, tell, pythons, package_folders }
     }
 
     /// The interpreter of the program of `harness`, asked at the first use.
@@ -195,6 +220,15 @@ impl<'w> Workshop<'w> {
         let python = Python::of_program(&self.shell, harness)?;
         self.pythons.borrow_mut().insert(harness.path.clone(), python.clone());
         Ok(python)
+    }
+
+    /// Where the package of this program for Python lies, looked for at the first use.
+    fn package_folder(&self, harness: &Harness) -> Option<PathBuf> {
+        let mut known_folders = self.package_folders.borrow_mut();
+        let folder = known_folders
+            .entry(harness.path.clone())
+            .or_insert_with(|| Python::find_package_folder(&self.shell, harness));
+        folder.clone()
     }
 
     /// The values of `axis` on `fixture`, in their order.
@@ -265,6 +299,10 @@ impl<'w> Workshop<'w> {
         values: &[String],
         fixture: &Fixture,
     ) -> Result<(), EnvironmentError> {
+        if axis.kind == AxisKind::Image {
+            let all_known = values.iter().all(|value| image::is_known_image(self, value));
+            return if all_known { Ok(()) } else { image::find_runtime(&self.shell).map(drop) };
+        }
         for value in values {
             let asked = match self.require(axis, value, &fixture.harness) {
                 Ok(None) => continue,
@@ -297,6 +335,9 @@ impl<'w> Workshop<'w> {
             AxisKind::Variable(name) => {
                 EnvironmentChange::Variables(vec![(name.clone(), value.to_owned())])
             }
+            AxisKind::Image => {
+                EnvironmentChange::Image(image::provide_image(self, value, fixture)?)
+            }
             AxisKind::Command(words) => {
                 let folder = harness_folder(&fixture.harness);
                 EnvironmentChange::Variables(command::ask_command(self, words, value, &folder)?)
@@ -324,22 +365,42 @@ impl UserShell {
         folder: Option<PathBuf>,
         more_variables: &[(&str, &str)],
     ) -> Result<Finished, EnvironmentError> {
-        let name = words[0].to_string_lossy().into_owned();
+        self.run_program(self.program(words, folder, more_variables))
+    }
+
+    /// Runs the program `words` of the user's with all system calls, to its end.
+    fn run_trusted(&self, words: Vec<OsString>) -> Result<Finished, EnvironmentError> {
+        self.run_program(ForeignProgram { is_trusted: true, ..self.program(words, None, &[]) })
+    }
+
+    fn program(
+        &self,
+        words: Vec<OsString>,
+        folder: Option<PathBuf>,
+        more_variables: &[(&str, &str)],
+    ) -> ForeignProgram {
         let mut environment = self.variables.clone();
         let more = more_variables.iter().map(|(name, value)| (name.into(), value.into()));
         environment.extend(more);
         let temporary_folders = Vec::new();
-        let program = ForeignProgram { words, environment, folder, temporary_folders, walls: None };
-        let bounds = ProgramBounds {
-            timeout: TIME,
-            address_space_bytes: u64::MAX,
-            tree_memory_bytes: u64::MAX,
-            file_bytes: u64::MAX,
-        };
-        self.keeper.run(&program, &bounds).map_err(|error| match error {
+        ForeignProgram {
+            words,
+            environment,
+            folder,
+            temporary_folders,
+            walls: None,
+            root: None,
+            is_trusted: false,
+        }
+    }
+
+    fn run_program(&self, program: ForeignProgram) -> Result<Finished, EnvironmentError> {
+        let name = program.words[0].to_string_lossy().into_owned();
+        self.keeper.run(&program, &BOUNDS).map_err(|error| match error {
             KeeperError::Keeper(source) | KeeperError::Program(source) => {
                 EnvironmentError::Start { program: name, source }
             }
+            KeeperError::Root(reason) => EnvironmentError::NoRoot { reason },
         })
     }
 }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::error::tail_of;
 use super::installer::{Installer, parse_uv_plan};
 use super::{EnvironmentChange, EnvironmentError, SEARCH_PATH, UserShell, Workshop};
-use replay_base::cache::CacheKind;
+use replay_base::cache::{CacheKind, FolderKind};
 use replay_base::foreign::Finished;
 use replay_fixture::fixture::Fixture;
 use replay_fixture::harness::Harness;
@@ -58,6 +58,12 @@ for found in importlib.metadata.distributions():
 for name in sorted(known):
     print(name, known[name])
 ";
+/// Prints where the package of this program lies.
+const FIND_PACKAGE: &str = "
+import importlib.util
+found = importlib.util.find_spec('gradreplay')
+print(*(found.submodule_search_locations[:1] if found else []))
+";
 /// The lines about the interpreter itself in what it prints.
 const OWN_LINES: usize = 2;
 /// Makes environments with other packages different programs; the program itself does not need it.
@@ -86,16 +92,7 @@ impl Python {
     /// [`EnvironmentError`] if it does not tell its packages.
     pub fn of_program(shell: &UserShell, harness: &Harness) -> Result<Python, EnvironmentError> {
         let folder = super::harness_folder(harness);
-        let program = harness.program.as_ref();
-        let word = program.and_then(|program| program.words.first()).filter(|word| {
-            let name = Path::new(word).file_name().map(|name| name.to_string_lossy().into_owned());
-            name.is_some_and(|name| name.starts_with(PYTHON))
-        });
-        let word = match word {
-            Some(path) if path.contains('/') => folder.join(path).into(),
-            Some(name) => name.into(),
-            None => format!("{PYTHON}3").into(),
-        };
+        let word = Python::name_of_program(harness).unwrap_or_else(|| format!("{PYTHON}3").into());
         let mut python = Python { word, folder, description: String::new() };
         let finished = python.run(shell, ["-c", DESCRIBE].map(OsString::from).into())?;
         python.description = String::from_utf8_lossy(&finished.stdout).into_owned();
@@ -104,6 +101,30 @@ impl Python {
             return Err(EnvironmentError::NoPython { python, tail: tail_of(&finished) });
         }
         Ok(python)
+    }
+
+    /// Where the package of this program for Python lies, by the interpreter of the program of `harness` or by `python3`.
+    pub(super) fn find_package_folder(shell: &UserShell, harness: &Harness) -> Option<PathBuf> {
+        let words = [Python::name_of_program(harness), Some(format!("{PYTHON}3").into())];
+        words.into_iter().flatten().find_map(|word| {
+            let folder = super::harness_folder(harness);
+            let python = Python { word, folder, description: String::new() };
+            let finished =
+                python.run(shell, ["-c", FIND_PACKAGE].map(OsString::from).into()).ok()?;
+            let path = PathBuf::from(String::from_utf8_lossy(&finished.stdout).trim());
+            (finished.success() && path.is_absolute()).then_some(path)
+        })
+    }
+
+    /// The interpreter that the program of `harness` names, if it is one.
+    fn name_of_program(harness: &Harness) -> Option<OsString> {
+        let word = harness.program.as_ref()?.words.first()?;
+        let name = Path::new(word).file_name()?.to_string_lossy().into_owned();
+        if !name.starts_with(PYTHON) {
+            return None;
+        }
+        let is_path = word.contains('/');
+        Some(if is_path { super::harness_folder(harness).join(word).into() } else { word.into() })
     }
 
     /// The version of `name`, a package or `python` itself, if it has one.
@@ -242,7 +263,8 @@ impl Requirement<'_> {
     pub(super) fn is_known(&self) -> bool {
         self.recall().is_some_and(|packages| {
             let key = self.set_key(&packages);
-            packages.is_empty() || self.workshop.cache.use_packages(&key).is_some()
+            packages.is_empty()
+                || self.workshop.cache.use_folder(FolderKind::Packages, &key).is_some()
         })
     }
 
@@ -389,7 +411,7 @@ impl Requirement<'_> {
     ) -> Result<PathBuf, EnvironmentError> {
         let Requirement { workshop, package, version, .. } = self;
         let key = self.set_key(packages);
-        if let Some(folder) = workshop.cache.use_packages(&key) {
+        if let Some(folder) = workshop.cache.use_folder(FolderKind::Packages, &key) {
             return Ok(folder);
         }
         (workshop.tell)(&format!("installing {package} {version}"));
@@ -406,7 +428,7 @@ impl Requirement<'_> {
         if !finished.success() || !made.is_dir() {
             return Err(self.failure(&installer, &finished));
         }
-        Ok(workshop.cache.keep_packages(&made, &key)?)
+        Ok(workshop.cache.keep_folder(FolderKind::Packages, &made, &key)?)
     }
 
     /// Whether the installer warns that the version was taken back. One that is named in full is installed all the same.

@@ -78,7 +78,7 @@ pub(super) fn program_environment<'e>(
     set_variable(&mut all_variables, "PYTHONDONTWRITEBYTECODE", "1");
     set_variable(&mut all_variables, "PYTHONHASHSEED", "0");
     if let ProgramDevice::Cuda(Some(number)) = device {
-        set_variable(&mut all_variables, "CUDA_VISIBLE_DEVICES", &number.to_string());
+        set_variable(&mut all_variables, "CUDA_VISIBLE_DEVICES", number.to_string());
     }
     for (name, value) in own_variables {
         set_variable(&mut all_variables, name, value);
@@ -94,7 +94,12 @@ pub(super) fn program_environment<'e>(
 }
 
 /// Gives the variable `name` this value, whether it is there or not.
-fn set_variable(variables: &mut Vec<(OsString, OsString)>, name: &str, value: &str) {
+pub(super) fn set_variable(
+    variables: &mut Vec<(OsString, OsString)>,
+    name: &str,
+    value: impl AsRef<OsStr>,
+) {
+    let value = value.as_ref();
     match variables.iter_mut().find(|(known_name, _)| known_name.as_os_str() == name) {
         Some((_, known_value)) => *known_value = value.into(),
         None => variables.push((name.into(), value.into())),

@@ -14,6 +14,10 @@ const LINES: usize = 12;
 /// Characters of a shown line.
 const LINE_LENGTH: usize = 240;
 
+/// What may keep a program from an image.
+pub(crate) const ROOT_ADVICE: &str = "it takes user namespaces, which `sysctl user.max_user_namespaces`, AppArmor \
+     (`kernel.apparmor_restrict_unprivileged_userns`) or the container around may forbid";
+
 /// Why a program gave no outcome.
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
@@ -43,6 +47,9 @@ pub enum ProgramError {
         /// The system's reason.
         source: io::Error,
     },
+    /// The system refuses the image as its root.
+    #[error("the program cannot be started in its image: {reason}")]
+    Root { reason: String },
     /// The system refuses something besides.
     #[error("cannot {doing} for the program")]
     System {
@@ -209,6 +216,7 @@ impl ProgramError {
             ProgramError::Start { source, .. } if source.kind() == io::ErrorKind::NotFound => {
                 "its first line names an interpreter that is not there, as in `#!/bin/sh`"
             }
+            ProgramError::Root { .. } => ROOT_ADVICE,
             ProgramError::Revision { hint, .. } | ProgramError::Build { hint, .. } => {
                 return hint.clone();
             }

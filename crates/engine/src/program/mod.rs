@@ -9,6 +9,7 @@ mod answer;
 mod environment;
 mod error;
 mod find;
+mod image;
 mod inputs;
 mod integer_conversions;
 mod opened;
@@ -23,6 +24,8 @@ mod tree;
 mod walls;
 
 pub use self::error::ProgramError;
+pub(crate) use self::error::ROOT_ADVICE;
+pub use self::image::ProgramImage;
 pub use self::integer_conversions::tree_integer_conversions;
 pub use self::opened::OpenedFiles;
 pub use self::project::HarnessProgram;

@@ -4,8 +4,9 @@ use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::environment::{is_deciding_variable, program_environment};
+use super::environment::{is_deciding_variable, program_environment, set_variable};
 use super::error::{PrintedTail, last_line};
+use super::image::ProgramImage;
 use super::request::ProgramDevice;
 use super::runner::ProgramSettings;
 use super::server::Servers;
@@ -43,6 +44,8 @@ pub struct HarnessProgram {
     pub(super) words: Vec<OsString>,
     pub(super) environment: Vec<(OsString, OsString)>,
     pub(super) identity: String,
+    /// The image that its commands start in, if there is one.
+    image: Option<ProgramImage>,
     /// The staying processes, if the harness wants them.
     pub(super) servers: Servers,
     device: ProgramDevice,
@@ -62,9 +65,9 @@ pub(super) struct ProgramFolders {
 }
 
 impl HarnessProgram {
-    /// Resolves the program of `harness`, and asks it who it is if the harness says how.
+    /// Resolves the program of `harness`, in `image` if there is one, and asks it who it is if the harness says how.
     pub(super) fn open(
-        harness: &Harness,
+        (harness, image): (&Harness, Option<&ProgramImage>),
         ProgramSettings { device, environment: user, processes, .. }: &ProgramSettings,
         (keeper, bounds): (&Keeper, &ProgramBounds),
         folders: ProgramFolders,
@@ -76,12 +79,35 @@ impl HarnessProgram {
             .folder()
             .canonicalize()
             .map_err(super::error::program_system_error("find the folder"))?;
-        let environment = program_environment(user, &spec.sandbox.env, spec.env.iter(), device);
-        let words = resolve_command_words(&spec.words, &folder, &environment)?;
-        let identity = String::new();
+        let environment = match image {
+            None => program_environment(user, &spec.sandbox.env, spec.env.iter(), device),
+            Some(image) => {
+                let user = image.leave_places(user);
+                let own = image.variables.iter().map(|(name, value)| (name, value));
+                let own = own.chain(&spec.env);
+                let mut environment = program_environment(&user, &spec.sandbox.env, own, device);
+                image.add_search_paths(&mut environment, device);
+                environment
+            }
+        };
+        let image = image.cloned();
+        let (words, identity) = Default::default();
         let servers = Servers::new(processes);
-        let mut project =
-            HarnessProgram { spec, folder, words, environment, identity, servers, device, folders };
+        let mut project = HarnessProgram {
+            spec,
+            folder,
+            words,
+            environment,
+            identity,
+            image,
+            servers,
+            device,
+            folders,
+        };
+        if project.image.is_some() {
+            project.keep_cache_folder(user);
+        }
+        project.words = project.resolve_words(&project.spec.words)?;
         project.identity = project.identify(user, device, keeper, bounds)?;
         Ok(project)
     }
@@ -118,8 +144,19 @@ impl HarnessProgram {
         let mut hasher = blake3::Hasher::new_derive_key("replay program 1");
         let spec_text = format!("{:?} {}", self.spec, device.name());
         hash_identity_part(&mut hasher, spec_text.as_bytes());
-        let executable = executable_state(Path::new(&self.words[0]));
-        hash_identity_part(&mut hasher, executable.as_bytes());
+        let executable = Path::new(&self.words[0]);
+        match &self.image {
+            Some(image) if !executable.starts_with(&self.folder) => {
+                hash_identity_part(&mut hasher, executable.as_os_str().as_encoded_bytes());
+                hash_identity_part(&mut hasher, image.id.as_bytes());
+            }
+            image => {
+                hash_identity_part(&mut hasher, executable_state(executable).as_bytes());
+                image.iter().for_each(|image| {
+                    hash_identity_part(&mut hasher, image.id.as_bytes());
+                });
+            }
+        }
         for file in find::find_command_files(&self.spec.words, &self.folder)? {
             let content = files::read_regular_file(&file, FILE_BYTES)
                 .map_err(|source| ProgramError::File { path: file.clone(), source })?;
@@ -153,7 +190,7 @@ impl HarnessProgram {
         keeper: &Keeper,
         bounds: &ProgramBounds,
     ) -> Result<Vec<u8>, ProgramError> {
-        let words = resolve_command_words(command, &self.folder, &self.environment)?;
+        let words = self.resolve_words(command)?;
         let finished = run_program(keeper, bounds, self.command(words, &[]))?;
         if finished.success() {
             return Ok(finished.stdout);
@@ -192,22 +229,68 @@ impl HarnessProgram {
             device: self.device,
             sandbox: &self.spec.sandbox,
         };
-        let mut walls = walled_program.walls(scratch.path());
-        walls.readable.extend([trees.clone(), handed.path().to_owned()]);
+        let handed = [trees.clone(), handed.path().to_owned()];
+        let (root, walls) = match &self.image {
+            Some(image) => {
+                let (root, walls) = walled_program.enclose(image, &handed, scratch.path());
+                (Some(root), walls)
+            }
+            None => {
+                let mut walls = walled_program.walls(scratch.path());
+                walls.readable.extend(handed);
+                (None, walls)
+            }
+        };
         let folder = Some(self.folder.clone());
         let temporary_folders = Vec::new();
-        ForeignProgram { words, environment, folder, temporary_folders, walls: Some(walls) }
+        ForeignProgram {
+            words,
+            environment,
+            folder,
+            temporary_folders,
+            walls: Some(walls),
+            root,
+            is_trusted: false,
+        }
     }
 
     /// The words of the harness's command `build`, if it has one. It runs in `tree`.
     pub(super) fn build_words(&self, tree: &Path) -> Option<Result<Vec<OsString>, ProgramError>> {
         let words = self.spec.build.as_ref()?;
-        let file = find::find_program_executable(
-            &words[0],
-            tree,
-            executable_search_path(&self.environment),
-        );
-        Some(file.map(|file| with_file(file, words)))
+        Some(self.find_executable(&words[0], tree).map(|file| with_file(file, words)))
+    }
+
+    /// `words`, with the path of the executable in the first place.
+    fn resolve_words(&self, words: &[String]) -> Result<Vec<OsString>, ProgramError> {
+        let file = self.find_executable(&words[0], &self.folder)?;
+        // A missing script would look like a failure of each revision.
+        find::find_command_files(words, &self.folder)?;
+        Ok(with_file(file, words))
+    }
+
+    /// The executable behind `word`: a path is relative to `folder`, a bare name is searched in the folders of `PATH`, of
+    /// the image if there is one.
+    fn find_executable(&self, word: &str, folder: &Path) -> Result<PathBuf, ProgramError> {
+        let search_path = executable_search_path(&self.environment);
+        let is_path_here =
+            word.contains('/') && (!word.starts_with('/') || Path::new(word).starts_with(folder));
+        match &self.image {
+            Some(image) if !is_path_here => image.find_executable(word, search_path),
+            _ => find::find_program_executable(word, folder, search_path),
+        }
+    }
+
+    /// Tells a program in an image where the package for Python keeps its files: its home is another one.
+    fn keep_cache_folder(&mut self, user: &[(OsString, OsString)]) {
+        let value = |name: &str| {
+            user.iter().find(|(known_name, _)| known_name == name).map(|(_, value)| value)
+        };
+        let around = ["REPLAY_CACHE_DIR", "XDG_CACHE_HOME"].into_iter().find_map(value);
+        let home = || Some(PathBuf::from(value("HOME")?).join(".cache"));
+        if let Some(around) = around.map(PathBuf::from).or_else(home) {
+            let around = self.folder.join(around);
+            set_variable(&mut self.environment, "REPLAY_CACHE_DIR", around.as_os_str());
+        }
     }
 }
 
@@ -230,25 +313,13 @@ pub(super) fn run_program(
         KeeperError::Program(source) => {
             ProgramError::Start { program: program.words[0].to_string_lossy().into_owned(), source }
         }
+        KeeperError::Root(reason) => ProgramError::Root { reason },
     })
 }
 
 /// Whether a command ended as a shell does without its program.
 pub(super) fn is_lacking(end: End) -> bool {
     matches!(end, End::Exited(126 | 127))
-}
-
-/// `words`, with the path of the executable in the first place.
-fn resolve_command_words(
-    words: &[String],
-    folder: &Path,
-    environment: &[(OsString, OsString)],
-) -> Result<Vec<OsString>, ProgramError> {
-    let file =
-        find::find_program_executable(&words[0], folder, executable_search_path(environment))?;
-    // A missing script would look like a failure of each revision.
-    find::find_command_files(words, folder)?;
-    Ok(with_file(file, words))
 }
 
 /// `words` with `file` in the place of the first.

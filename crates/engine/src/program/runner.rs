@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::ProgramError;
 use super::answer::{AnsweredAccesses, CallState, Effect, ProgramAnswer};
 use super::error::{PrintedTail, last_line, program_system_error};
+use super::image::ProgramImage;
 use super::inputs;
 use super::opened::{OpenedFiles, TreeWatch};
 use super::outputs::{self, AnsweredOutput, ProgramOutputs};
@@ -62,8 +63,8 @@ pub struct Runner {
     pub(super) keeper: Keeper,
     pub(super) cache: Cache,
     setting: ProgramSettings,
-    /// The programs by the folder of their harness and by what it says of them: harnesses in one folder with equal words
-    /// share a program and its staying processes.
+    /// The programs by the folder of their harness and by what it says of them, with their image: harnesses in one folder
+    /// with equal words share a program and its staying processes.
     projects: Mutex<HashMap<(PathBuf, String), Arc<HarnessProgram>>>,
     /// Trees known to be whole, by key.
     pub(super) trees: Mutex<HashMap<String, ProgramTree>>,
@@ -153,14 +154,18 @@ impl Runner {
         Runner { keeper, cache, setting, projects, trees }
     }
 
-    /// The program of `harness`, resolved once.
+    /// The program of `harness`, in `image` if there is one, resolved once.
     ///
     /// # Errors
     /// [`ProgramError`] if it is not there or does not say who it is.
-    pub fn project(&self, harness: &Harness) -> Result<Arc<HarnessProgram>, ProgramError> {
+    pub fn project(
+        &self,
+        harness: &Harness,
+        image: Option<&ProgramImage>,
+    ) -> Result<Arc<HarnessProgram>, ProgramError> {
         let mut known_projects = self.projects.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = harness.path.parent().unwrap_or(Path::new("")).to_owned();
-        let key = (folder, format!("{:?}", harness.program));
+        let key = (folder, format!("{:?}", (&harness.program, image)));
         if let Some(project) = known_projects.get(&key) {
             return Ok(project.clone());
         }
@@ -171,7 +176,8 @@ impl Runner {
             trees: self.shelf(),
         };
         let keeping = (&self.keeper, &bounds);
-        let opened_project = HarnessProgram::open(harness, &self.setting, keeping, folders);
+        let opened_project =
+            HarnessProgram::open((harness, image), &self.setting, keeping, folders);
         let mut opened_project =
             opened_project.map_err(|error| self.advise_on_refusal(error, Vec::new))?;
         if opened_project.spec.preload.is_some() && opened_project.spec.identity.is_none() {
@@ -193,7 +199,7 @@ impl Runner {
     /// # Errors
     /// [`ProgramError`] if it is not there or does not answer.
     pub fn answers(&self, harness: &Harness) -> Result<(), ProgramError> {
-        let project = self.project(harness)?;
+        let project = self.project(harness, None)?;
         match project.spec.preload {
             Some(_) => self.reported_identity(&project).map(drop),
             None => Ok(()),

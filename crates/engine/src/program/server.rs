@@ -505,5 +505,6 @@ fn server_start_error(project: &HarnessProgram, error: KeeperError) -> ProgramEr
             let program = project.words[0].to_string_lossy().into_owned();
             ProgramError::Start { program, source }
         }
+        KeeperError::Root(reason) => ProgramError::Root { reason },
     }
 }

@@ -194,7 +194,11 @@ impl Runner {
         let mut program = project.command(words?, &build_variables);
         program.folder = Some(folder.to_owned());
         if let Some(walls) = &mut program.walls {
-            walls.writable.extend([folder.to_owned(), temporary]);
+            walls.writable.extend([folder.to_owned(), temporary.clone()]);
+        }
+        if let Some(root) = &mut program.root {
+            root.show(folder, true);
+            root.show(&temporary, true);
         }
         let finished = project::run_program(&self.keeper, &self.build_bounds(), program)?;
         if finished.success() {

@@ -4,7 +4,9 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use super::image::ProgramImage;
 use super::request::ProgramDevice;
+use replay_base::process::root::Root;
 use replay_base::process::walls::{
     Connections, SHARED_MEMORY, Walls, list_all_but, list_driver_paths, list_entries,
     list_program_folders,
@@ -97,12 +99,39 @@ impl WalledProgram<'_> {
             readable,
             readable_but: Some(list_hidden_paths(&homes)),
             writable,
-            connections: match self.device {
-                _ if self.sandbox.network => Connections::All,
-                ProgramDevice::Cpu => Connections::None,
-                ProgramDevice::Cuda(_) => Connections::Local,
-            },
+            connections: self.connections(),
         }
+    }
+
+    /// The connections that it may make.
+    pub(super) fn connections(&self) -> Connections {
+        match self.device {
+            _ if self.sandbox.network => Connections::All,
+            ProgramDevice::Cpu => Connections::None,
+            ProgramDevice::Cuda(_) => Connections::Local,
+        }
+    }
+
+    /// Its root in `image`, and its walls there. It reads `handed` and what the harness names, and writes in `scratch`.
+    pub(super) fn enclose(
+        &self,
+        image: &ProgramImage,
+        handed: &[PathBuf],
+        scratch: &Path,
+    ) -> (Root, Walls) {
+        let homes = self.homes();
+        let mut hidden_paths = list_hidden_paths(&homes);
+        // The folder itself is the harness's, wherever it lies.
+        hidden_paths.retain(|path| path.starts_with(self.folder) && path != self.folder);
+        let mut readable = list_all_but(self.folder, &hidden_paths);
+        readable.extend(handed.iter().chain(&self.sandbox.read).cloned());
+        let mut writable = vec![scratch.to_owned(), SHARED_MEMORY.into()];
+        writable.extend(self.make_kept_folder(&homes));
+        if let ProgramDevice::Cuda(_) = self.device {
+            writable.extend(list_driver_paths());
+        }
+        writable.extend(self.sandbox.write.iter().cloned());
+        image.enclose(self, &readable, &writable)
     }
 
     fn value(&self, name: &str) -> Option<&OsString> {
