@@ -258,8 +258,9 @@ fn casts_of_kernels_to_void_keep_their_types() {
 }
 
 #[test]
-fn what_has_a_type_of_cublas_is_for_the_host() {
+fn what_has_a_type_of_cublas_or_the_address_of_a_kernel_is_for_the_host() {
     let text = "static const cublasOperation_t both[] = {CUBLAS_OP_N, CUBLAS_OP_T};\n\
+                static const void* const all[] = {(const void*)k, (const void*)&k};\n\
                 struct Product { cublasLtMatmulDesc_t desc; };\n\
                 static const int cublasless = 3;\n__global__ void k(int* x) { *x = cublasless; }\n";
     let unit = SourceUnit { path: "a.cu", text };

@@ -322,7 +322,9 @@ impl<'s> DeviceTranslator<'s> {
         let star = tokens[..end].iter().rposition(|token| token.is_spelled(text, "*")).unwrap_or(0);
         let fixed = tokens[star..end].iter().any(|token| token.is_spelled(text, "const"));
         let constant = fixed || self.mentions_any(item, &["constexpr"]);
-        let host_value = tokens.iter().any(|token| self.gone.contains(token.text(text)));
+        // The address of a kernel is the host's own.
+        let host_value = tokens.iter().any(|token| self.gone.contains(token.text(text)))
+            || tokens[end..].iter().any(|token| self.symbols.is_kernel(token.text(text)));
         self.names_host(&item.tokens) || !(declares || constant && !host_value)
     }
 
