@@ -107,7 +107,7 @@ fn an_unknown_revision_is_no_verdict() {
 fn a_search_for_a_failure_is_refused_where_the_bad_end_completes() {
     insta::assert_snapshot!(refusal_on(&wrong_and_right_again(), 1, 3, "failed"), @"
     refused: [C3] was said to be bad: completed
-    hint: it does not fail: without `--on failed` its outputs are compared with the good end's
+    hint: it does not fail: without `--on failed` its outputs are compared with those of the good end
     ");
 }
 
