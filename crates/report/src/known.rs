@@ -1,7 +1,7 @@
 //! Outputs beside those of the fixture, captured or declared to be true, for people.
 
 use super::judgement::{format_place_phrase, render_comparison, verdict_name, verdict_style};
-use super::numbers::format_short_number;
+use super::numbers::{format_plural_count, format_short_number};
 use super::spans::{ReportLine, Text};
 use super::style::{BOLD, DIM, GREEN, YELLOW};
 use super::{CaptureRevision, ReportEntry};
@@ -142,13 +142,22 @@ fn describe_capture_origin(
     lines
 }
 
+/// So many versions are named: those of the framework and what lies below it come first.
+const NAMED_VERSIONS: usize = 4;
+
 /// `captured with triton 3.5.1, here 3.6.0`; none where the versions are the same.
 fn describe_captured_versions(others: &[RecordedVersion]) -> Option<String> {
-    let words = others.iter().map(|RecordedVersion { name, captured, here }| match here {
+    let named = &others[..others.len().min(NAMED_VERSIONS)];
+    let left_out = others.len() - named.len();
+    let words = named.iter().map(|RecordedVersion { name, captured, here }| match here {
         Some(here) => format!("{name} {captured}, here {here}"),
         None => format!("{name} {captured}, which is not installed here"),
     });
-    let words: Vec<String> = words.collect();
+    let mut words: Vec<String> = words.collect();
+    if left_out > 0 {
+        let packages = format_plural_count(left_out as u64, "other version", "other versions");
+        words.push(format!("{packages}: `replay env` shows all"));
+    }
     (!words.is_empty()).then(|| format!("captured with {}", words.join("; ")))
 }
 
@@ -193,6 +202,24 @@ mod tests {
             imprecision,
             place: place.map(str::to_owned),
         }
+    }
+
+    #[test]
+    fn the_first_versions_that_differ_are_named_and_the_others_counted() {
+        let version = |number: usize| RecordedVersion {
+            name: format!("package{number}"),
+            captured: format!("1.{number}"),
+            here: (number != 1).then(|| "2.0".to_owned()),
+        };
+        let versions: Vec<RecordedVersion> = (0..7).map(version).collect();
+        let lines = [0, 2, 5, 7].map(|count| describe_captured_versions(&versions[..count]));
+        assert_eq!(lines[0], None);
+        let lines: Vec<String> = lines.into_iter().flatten().collect();
+        insta::assert_snapshot!(lines.join("\n"), @"
+        captured with package0 1.0, here 2.0; package1 1.1, which is not installed here
+        captured with package0 1.0, here 2.0; package1 1.1, which is not installed here; package2 1.2, here 2.0; package3 1.3, here 2.0; 1 other version: `replay env` shows all
+        captured with package0 1.0, here 2.0; package1 1.1, which is not installed here; package2 1.2, here 2.0; package3 1.3, here 2.0; 3 other versions: `replay env` shows all
+        ");
     }
 
     #[test]

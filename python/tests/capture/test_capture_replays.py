@@ -202,7 +202,13 @@ def test_a_call_that_a_harness_does_not_fit_gets_one_of_its_own() -> None:
 def test_provenance_names_step_seed_commit_command_and_versions() -> None:
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
     Path("losses.py").write_text(LOSSES["numpy"])
-    Path("train.py").write_text(TRAININGS["numpy"].replace("step=0", "step=0, seed=11"))
+    training = TRAININGS["numpy"].replace("step=0", "step=0, seed=11")
+    Path("train.py").write_text(f"import dotted\n{training}")
+    Path("dotted.py").touch()
+    Path("dotted.package-1.5.dist-info").mkdir()
+    metadata = "Metadata-Version: 2.1\nName: dotted.package\nVersion: 1.5\n"
+    Path("dotted.package-1.5.dist-info/METADATA").write_text(metadata)
+    Path("dotted.package-1.5.dist-info/top_level.txt").write_text("dotted\n")
     subprocess.run([*git, "init", "-q", "."], check=True)
     subprocess.run([*git, "add", "."], check=True)
     subprocess.run([*git, "commit", "-qm", "first"], check=True)
@@ -214,7 +220,13 @@ def test_provenance_names_step_seed_commit_command_and_versions() -> None:
     assert f'step = 0\nseed = 11\ncommit = "{commit}"\ndirty = false\n' in text
     assert "train.py" in text and 'framework = "numpy"' in text and '(cpu)"' in text
     version = platform.python_version()
-    assert f'versions = {{ python = "{version}", numpy = "{np.__version__}" }}' in text
+    assert f'versions = {{ python = "{version}", numpy = "{np.__version__}", ' in text
+    # Packages that the training imports come with it, and no others.
+    assert '"dotted.package" = "1.5"' in text and "pytest" not in text, text
+    capture_env = subprocess.run(
+        [os.environ["REPLAY"], "env", "fixtures/step0"], capture_output=True, text=True
+    )
+    assert "dotted.package 1.5, not installed here" in capture_env.stdout, capture_env
     harness = Path("fixtures/harness-softmax/replay.toml").read_text()
     assert 'repository = "../.."' in harness
     Path("losses.py").write_text(LOSSES["numpy"] + "# changed\n")

@@ -11,6 +11,7 @@ import contextlib
 import functools
 import importlib
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -209,12 +210,17 @@ def _identity(path: Path) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
+def _key(name: str) -> str:
+    """A key of a table: `numpy`, or `"ruamel.yaml"`, whose dot would divide it."""
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else text(name)
+
+
 def _facts(facts: Mapping[str, Fact]) -> list[str]:
     """The lines of `[provenance]`, tables as one line each."""
     lines = []
     for key, fact in facts.items():
         if isinstance(fact, Mapping):
-            entries = ", ".join(f"{name} = {text(value)}" for name, value in fact.items())
+            entries = ", ".join(f"{_key(name)} = {text(value)}" for name, value in fact.items())
             lines.append(f"{key} = {{ {entries} }}")
         elif isinstance(fact, bool):
             lines.append(f"{key} = {str(fact).lower()}")

@@ -92,7 +92,9 @@ def command_line() -> str:
 
 @functools.cache
 def versions(framework: str, device: str) -> Mapping[str, str]:
-    """The versions of Python, the framework and what lies below it, down to the driver of a GPU."""
+    """The versions of Python, the framework and what lies below it, down to the driver of a GPU.
+
+    Those of the other packages that this process has imported come behind them."""
     packages = {
         "torch": ["torch", "triton", "numpy"],
         "jax": ["jax", "jaxlib", "numpy"],
@@ -102,10 +104,21 @@ def versions(framework: str, device: str) -> Mapping[str, str]:
         version = _version(package)
         if version is not None:
             known[package] = version
+    for package in _imported_packages():
+        version = _version(package)
+        if version is not None:
+            known.setdefault(package, version)
     if not device.endswith("cpu"):
         below = {"cuda": _cuda(framework), "driver": _driver()}
         known |= {name: version for name, version in below.items() if version is not None}
     return known
+
+
+def _imported_packages() -> list[str]:
+    """The installed packages of which this process has imported a module, in the order of their names."""
+    packages = importlib.metadata.packages_distributions()
+    modules = {name.partition(".")[0] for name in sys.modules}
+    return sorted({package for module in modules for package in packages.get(module, ())})
 
 
 def _cuda(framework: str) -> str | None:
