@@ -95,10 +95,8 @@ fn describe_effect(report: &SearchReport, carrier: &Carrier) -> String {
             if !report.wanted.contains(&symptom) || !observation.symptoms.contains(&symptom) {
                 continue;
             }
-            moved.push(match distance.is_finite() {
-                true => format!("{} by rel. {}", output.name, format_short_number(distance, 2)),
-                false => output.name.clone(),
-            });
+            let commit_distance = find_commit_distance(report, &symptom);
+            moved.push(describe_move(&output.name, distance, commit_distance));
         }
     }
     moved.dedup();
@@ -115,6 +113,31 @@ fn describe_effect(report: &SearchReport, carrier: &Carrier) -> String {
         moved.push(format!("{more} more"));
     }
     format!("move{ending} {}", join_names(&moved))
+}
+
+/// How far the whole commit moves the output of `symptom`, relative to its norm.
+fn find_commit_distance(report: &SearchReport, symptom: &Symptom) -> Option<f64> {
+    let Symptom::Diverged { fixture, output } = symptom else { return None };
+    let observations = &report.culprit.as_ref()?.seen.observations;
+    let observation = observations.iter().find(|observation| observation.fixture == *fixture)?;
+    let outputs = &observation.judgement.as_ref()?.outputs;
+    let moved = outputs.iter().find(|moved| moved.name == *output)?;
+    Some(moved.comparison.relative_l2)
+}
+
+/// `grad by rel. 0.26`, with the distance of the whole commit where that is another.
+fn describe_move(output: &str, distance: f64, commit_distance: Option<f64>) -> String {
+    if !distance.is_finite() {
+        return output.to_owned();
+    }
+    let number = format_short_number(distance, 2);
+    let commit_number = commit_distance.map(|distance| format_short_number(distance, 2));
+    match commit_number.filter(|commit_number| *commit_number != number) {
+        Some(commit_number) => {
+            format!("{output} by rel. {number} (the whole commit by {commit_number})")
+        }
+        None => format!("{output} by rel. {number}"),
+    }
 }
 
 /// The lines about the hunks of the culprit, without their code.
@@ -291,4 +314,18 @@ pub(crate) fn render_hunk_code(report: &SearchReport) -> Text {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hunks_that_move_an_output_otherwise_than_the_commit_have_its_distance_beside_theirs() {
+        let told = [(0.26, Some(0.26)), (0.2601, Some(0.2599)), (1.5, Some(0.83)), (1.5, None)]
+            .map(|(distance, commit_distance)| describe_move("dq", distance, commit_distance));
+        assert_eq!(told[..2], ["dq by rel. 0.26", "dq by rel. 0.26"]);
+        assert_eq!(told[2..], ["dq by rel. 1.5 (the whole commit by 0.83)", "dq by rel. 1.5"]);
+        assert_eq!(describe_move("dq", f64::INFINITY, Some(0.83)), "dq");
+    }
 }
