@@ -59,6 +59,13 @@ enum SizeTie {
     Not { reason: String },
 }
 
+/// A trial of a draft on random inputs.
+enum ProbeTrial {
+    Ready(Box<Trial>),
+    /// There are no inputs of these sizes.
+    NoInputs(RandomInputsError),
+}
+
 /// A folder for the harnesses and fixtures of measurements.
 struct ProbeFolder<'a, W> {
     cache: &'a Cache,
@@ -138,8 +145,10 @@ pub fn measure_draft(
     sizes.retain(|name, _| named_sizes.contains(&name.as_str()));
     let sizes = RandomSizes::from_sizes(sizes);
     let trial = match probe_folder.open_trial(draft, &sizes)? {
-        Ok(trial) => trial,
-        Err(too_large) => return Ok(DraftMeasurement::Not { reason: too_large.to_string() }),
+        ProbeTrial::Ready(trial) => trial,
+        ProbeTrial::NoInputs(error) => {
+            return Ok(DraftMeasurement::Not { reason: error.to_string() });
+        }
     };
     if let Some(reason) = trial.outcome()?.call_misfit() {
         return Ok(DraftMeasurement::Not { reason: reason.to_owned() });
@@ -223,17 +232,13 @@ impl<W: Fn(&Draft) -> String> ProbeFolder<'_, W> {
     /// How far a checked replay of `draft` touches the tensors, on random inputs of `sizes`.
     fn measure_reach(&self, draft: &Draft, sizes: &RandomSizes) -> CliResult<TensorReach> {
         match self.open_trial(draft, sizes)? {
-            Ok(trial) => Ok(trial.measure_reach()?),
-            Err(too_large) => Ok(TensorReach::Fault { reason: too_large.to_string() }),
+            ProbeTrial::Ready(trial) => Ok(trial.measure_reach()?),
+            ProbeTrial::NoInputs(error) => Ok(TensorReach::Fault { reason: error.to_string() }),
         }
     }
 
-    /// The trial of the working tree with the harness of `draft`, on random inputs of `sizes`; or why there are none.
-    fn open_trial(
-        &self,
-        draft: &Draft,
-        sizes: &RandomSizes,
-    ) -> CliResult<Result<Trial, RandomInputsError>> {
+    /// The trial of the working tree with the harness of `draft`, on random inputs of `sizes`.
+    fn open_trial(&self, draft: &Draft, sizes: &RandomSizes) -> CliResult<ProbeTrial> {
         let folder = tempfile::tempdir_in(&self.folder)
             .context(|| "cannot make a temporary folder".to_owned())?
             .keep();
@@ -244,13 +249,13 @@ impl<W: Fn(&Draft) -> String> ProbeFolder<'_, W> {
         let harness = Harness::parse(&text, &path)?;
         let inputs = match sizes.draw_inputs(&harness) {
             Ok(inputs) => inputs,
-            Err(error) => return Ok(Err(error)),
+            Err(error) => return Ok(ProbeTrial::NoInputs(error)),
         };
         let fixture = sizes.place_fixture(&harness, "random", inputs);
         fixture.write()?;
         let project = Project::open(&fixture.folder, self.cache)?;
         let target = project.target(None)?;
-        Ok(Ok(self.lab.trial(&project.subject, &target.sources)))
+        Ok(ProbeTrial::Ready(Box::new(self.lab.trial(&project.subject, &target.sources))))
     }
 }
 

@@ -197,6 +197,13 @@ impl<'a> BothEnds<'a> {
     }
 }
 
+/// What the tests of the corners end with.
+enum CornerTests {
+    Tested(Box<Corners>),
+    /// An end is not what it is said to be.
+    Refused(Box<SearchReport>),
+}
+
 impl<'h> Bisection<'h> {
     /// Finds where the change between both ends lies, and searches there.
     ///
@@ -216,14 +223,14 @@ impl<'h> Bisection<'h> {
             let check = mem::replace(&mut self.check, AccessCheck::Off);
             let illustrated = mem::replace(&mut self.illustrated, false);
             let corners = match self.test_corners(both, listener)? {
-                Ok(corners) => corners,
-                Err(refused) => return Ok(BothReport::Refused(refused)),
+                CornerTests::Tested(corners) => corners,
+                CornerTests::Refused(refused) => return Ok(BothReport::Refused(refused)),
             };
             self.check = check;
             self.illustrated = illustrated;
             listener(Event::Cornered { corners: &corners });
             let ways = corners.list_ways();
-            (Some(Box::new(corners)), ways)
+            (Some(corners), ways)
         };
         let mut searches = Vec::new();
         for way in ways {
@@ -237,13 +244,13 @@ impl<'h> Bisection<'h> {
         Ok(BothReport::Searched { corners, searches })
     }
 
-    /// Tests the corners; the report of a search that is refused if an end is not what it is said to be. Each mixed pair is
-    /// the middle of a search between the ends, which confirms it as it confirms every answer.
+    /// Tests the corners. Each mixed pair is the middle of a search between the ends, which confirms it as it confirms every
+    /// answer.
     fn test_corners(
         &mut self,
         both: &BothEnds<'h>,
         listener: &mut SearchListener<'_>,
-    ) -> Result<Result<Corners, Box<SearchReport>>, BisectError> {
+    ) -> Result<CornerTests, BisectError> {
         let [good, bad] = [Side::Good, Side::Bad].map(|side| both.name_pair(side, side));
         let ends = BisectEnds::Claimed { good: vec![good.clone()], bad: vec![bad.clone()] };
         let mut tested_corners = Vec::new();
@@ -258,7 +265,7 @@ impl<'h> Bisection<'h> {
                 }
             })?;
             if report.ending() == SearchEnd::Refused {
-                return Ok(Err(Box::new(report)));
+                return Ok(CornerTests::Refused(Box::new(report)));
             }
             tested_corners.push(report);
         }
@@ -270,7 +277,7 @@ impl<'h> Bisection<'h> {
             answer,
             seen: report.test_result(number).cloned(),
         };
-        Ok(Ok(Corners {
+        Ok(CornerTests::Tested(Box::new(Corners {
             axis: both.axis.name.clone(),
             good: tested_pair(good, TestAnswer::Good, code, FIRST),
             bad: tested_pair(bad, TestAnswer::Bad, code, LAST),
@@ -281,7 +288,7 @@ impl<'h> Bisection<'h> {
                 environment,
                 MIDDLE,
             ),
-        }))
+        })))
     }
 
     /// A commit in an environment, each from one of the ends.

@@ -13,7 +13,7 @@ use super::workers::{PlannedSearch, TestThreads};
 use super::{BisectError, Bisection, Event, SearchListener, SearchTarget};
 use replay_engine::judge::Verdict;
 use replay_frontend::{SourceUnit, find_function_lines, is_same_code};
-use replay_history::{Commit, Hunk, HunkConflict, HunkKind, HunkedChange, SourceSet};
+use replay_history::{Commit, Hunk, HunkConflict, HunkKind, HunkedChange, Merge, SourceSet};
 use replay_search::{ChangeSet, Minimizer, Minimum, TestAnswer};
 
 /// The most sets of hunks to name that carry the defect, each without the others.
@@ -321,12 +321,12 @@ impl HunkTests<'_> {
             }
         }
         let reversal = match self.change.reverse(&set_references(&sets), hunks)? {
-            Ok(reversal) if reversal.is_empty() => {
+            Merge::Clean(reversal) if reversal.is_empty() => {
                 let result = WayBackResult::AlreadyBack;
                 return Ok(WayBack { onto, result, patch: Vec::new() });
             }
-            Ok(reversal) => reversal,
-            Err(conflicts) => {
+            Merge::Clean(reversal) => reversal,
+            Merge::Conflict(conflicts) => {
                 let result = WayBackResult::Conflicts(conflicts);
                 return Ok(WayBack { onto, result, patch: Vec::new() });
             }

@@ -112,6 +112,15 @@ impl fmt::Display for HunkConflict {
     }
 }
 
+/// What a merge of three sides gives.
+#[derive(Clone, Debug)]
+pub enum Merge<T, C> {
+    /// Both sides' edits together.
+    Clean(T),
+    /// Edits of one side are in the way of the other's.
+    Conflict(C),
+}
+
 /// Hunks taken back from a revision.
 #[derive(Debug)]
 pub struct Reversal {
@@ -210,7 +219,7 @@ impl HunkedChange {
         &self,
         onto: &[&SourceSet],
         taken: &BTreeSet<usize>,
-    ) -> Result<Result<Reversal, Vec<HunkConflict>>, HistoryError> {
+    ) -> Result<Merge<Reversal, Vec<HunkConflict>>, HistoryError> {
         let mut reader = TreeReader::default();
         let onto_files = index_files(onto);
         let all: BTreeSet<usize> = (0..self.hunks.len()).collect();
@@ -226,12 +235,16 @@ impl HunkedChange {
             let own_file = path.and_then(|path| onto_files.get(path));
             let ours = own_file.map(|file| file.load(&mut reader)).transpose()?;
             match merge_file(ancestor, ours.clone(), theirs).map_err(diff_error)? {
-                Ok(merged) => edits.push(FileEdit { old: ours, new: merged }),
-                Err(conflict) => conflicts.push(conflict),
+                Merge::Clean(merged) => edits.push(FileEdit { old: ours, new: merged }),
+                Merge::Conflict(conflict) => conflicts.push(conflict),
             }
         }
         edits.retain(|edit| edit.old != edit.new);
-        Ok(if conflicts.is_empty() { Ok(Reversal { edits }) } else { Err(conflicts) })
+        Ok(if conflicts.is_empty() {
+            Merge::Clean(Reversal { edits })
+        } else {
+            Merge::Conflict(conflicts)
+        })
     }
 }
 
@@ -458,24 +471,23 @@ fn replace_lines<'l>(
     content
 }
 
-type Merged = Result<Option<FileState>, HunkConflict>;
-
 /// Makes the step from `ancestor` to `theirs` in `ours`.
 fn merge_file(
     ancestor: Option<FileState>,
     ours: Option<FileState>,
     theirs: Option<FileState>,
-) -> Result<Merged, git2::Error> {
+) -> Result<Merge<Option<FileState>, HunkConflict>, git2::Error> {
     if ours == ancestor || ours == theirs {
-        return Ok(Ok(theirs));
+        return Ok(Merge::Clean(theirs));
     }
     let path = ancestor.as_ref().or(theirs.as_ref()).map(|state| state.path.clone());
     let path = path.unwrap_or_default();
+    let conflict = |path, cause| Ok(Merge::Conflict(HunkConflict { path, cause }));
     let (ancestor, ours, theirs) = match (ancestor, ours, theirs) {
         (Some(ancestor), Some(ours), Some(theirs)) => (ancestor, ours, theirs),
-        (None, _, _) => return Ok(Err(HunkConflict { path, cause: ConflictCause::ThereAgain })),
-        (_, None, _) => return Ok(Err(HunkConflict { path, cause: ConflictCause::Gone })),
-        (_, _, None) => return Ok(Err(HunkConflict { path, cause: ConflictCause::Changed })),
+        (None, _, _) => return conflict(path, ConflictCause::ThereAgain),
+        (_, None, _) => return conflict(path, ConflictCause::Gone),
+        (_, _, None) => return conflict(path, ConflictCause::Changed),
     };
     let content = if ancestor.content == theirs.content {
         ours.content
@@ -483,16 +495,14 @@ fn merge_file(
         theirs.content
     } else if [&ancestor, &ours, &theirs].iter().all(|state| state.has_lines()) {
         match merge_lines(&ancestor.content, &ours.content, &theirs.content)? {
-            Ok(content) => content.into(),
-            Err(lines) => {
-                return Ok(Err(HunkConflict { path, cause: ConflictCause::Lines(lines) }));
-            }
+            Merge::Clean(content) => content.into(),
+            Merge::Conflict(lines) => return conflict(path, ConflictCause::Lines(lines)),
         }
     } else {
-        return Ok(Err(HunkConflict { path, cause: ConflictCause::Changed }));
+        return conflict(path, ConflictCause::Changed);
     };
     let kind = if ancestor.kind == theirs.kind { ours.kind } else { theirs.kind };
-    Ok(Ok(Some(FileState { path: theirs.path, kind, content })))
+    Ok(Merge::Clean(Some(FileState { path: theirs.path, kind, content })))
 }
 
 /// `ours` with the edits from `ancestor` to `theirs`, or the lines of `ours`, from one, that are in the way. Edits that
@@ -501,7 +511,7 @@ fn merge_lines(
     ancestor: &[u8],
     ours: &[u8],
     theirs: &[u8],
-) -> Result<Result<Vec<u8>, Range<usize>>, git2::Error> {
+) -> Result<Merge<Vec<u8>, Range<usize>>, git2::Error> {
     let own_lines = cut_lines(ours);
     let their_lines = cut_lines(theirs);
     let own_edits = diff_lines(ancestor, ours, 0)?;
@@ -513,14 +523,14 @@ fn merge_lines(
             touches && (own.old != edit.old || &own_lines[own.new.clone()] != lines)
         });
         if let Some(own) = in_the_way.next() {
-            return Ok(Err(own.new.start + 1..own.new.end + 1));
+            return Ok(Merge::Conflict(own.new.start + 1..own.new.end + 1));
         }
         replaced.push((edit.old, lines));
     }
     replaced.extend(own_edits.into_iter().map(|own| (own.old, &own_lines[own.new])));
     replaced.sort_by_key(|(place, _)| (place.start, place.end));
     replaced.dedup();
-    Ok(Ok(replace_lines(&cut_lines(ancestor), replaced.into_iter())))
+    Ok(Merge::Clean(replace_lines(&cut_lines(ancestor), replaced.into_iter())))
 }
 
 fn format_lines(sign: char, lines: &[&[u8]]) -> String {

@@ -47,7 +47,7 @@ pub use error::{
     CommitCandidate, GitCause, HistoryError, OtherNames, Rename, SourceFault, SourceOrigin,
 };
 pub use graph::{CommitGraph, GraphNode};
-pub use hunks::{ConflictCause, Hunk, HunkConflict, HunkKind, HunkedChange, Reversal};
+pub use hunks::{ConflictCause, Hunk, HunkConflict, HunkKind, HunkedChange, Merge, Reversal};
 pub use other_revisions::OtherRevisionPath;
 pub use overlay::{OVERLAY, Overlay};
 pub use source_set::{

@@ -230,7 +230,12 @@ impl CutSearch<'_, '_, '_> {
                         end = CutEnd::Interrupted;
                         Some(best.finding.clone())
                     }
-                    confirmed => confirmed?.ok(),
+                    judged => match judged? {
+                        CutJudgement::Kept(finding) => Some(finding),
+                        CutJudgement::Gone | CutJudgement::Weaker | CutJudgement::Untestable(_) => {
+                            None
+                        }
+                    },
                 }
             }
         };
@@ -387,13 +392,13 @@ impl CutSearch<'_, '_, '_> {
         let inputs = self.cut_inputs(&cut)?;
         let result = self.judge_cut(&cut, &inputs, &self.shrinker.lab);
         let (answer, untestable) = match result {
-            Ok(Ok(finding)) => {
+            Ok(CutJudgement::Kept(finding)) => {
                 self.note_kept(cut.clone(), sizes, &inputs, finding);
                 (TestAnswer::Bad, None)
             }
-            Ok(Err(Lost::Weaker)) => (TestAnswer::Other, None),
-            Ok(Err(Lost::Gone)) => (TestAnswer::Good, None),
-            Ok(Err(Lost::Untestable(reason))) => (TestAnswer::Skip, Some(reason)),
+            Ok(CutJudgement::Weaker) => (TestAnswer::Other, None),
+            Ok(CutJudgement::Gone) => (TestAnswer::Good, None),
+            Ok(CutJudgement::Untestable(reason)) => (TestAnswer::Skip, Some(reason)),
             // An interruption ends replays, too.
             Err(_) if (self.shrinker.is_interrupted)() => return Err(TryError::Interrupted),
             Err(error) => return Err(error.into()),
@@ -432,26 +437,26 @@ impl CutSearch<'_, '_, '_> {
         }
     }
 
-    /// Replays the fixture of `cut`: the finding on it, or why there is none.
+    /// Replays the fixture of `cut`.
     fn judge_cut(
         &self,
         cut: &InputCut,
         inputs: &[CutInput],
         lab: &Arc<Lab>,
-    ) -> Result<Result<Finding, Lost>, ShrinkError> {
+    ) -> Result<CutJudgement, ShrinkError> {
         let folder = lab.cache().scratch()?;
         let fixture = match self.write_try(folder.path(), cut, inputs) {
             Ok(fixture) => fixture,
             // A size that no tensor is left to show, or one that the harness refuses.
             Err(ShrinkError::Fixture(error)) => {
-                return Ok(Err(Lost::Untestable(error.to_string())));
+                return Ok(CutJudgement::Untestable(error.to_string()));
             }
             Err(error) => return Err(error),
         };
         let subject = Arc::new(Subject::new(fixture));
         let wanted = &self.finding.kind;
         let findings = match self.shrinker.judge(subject.clone(), lab, Some(wanted))? {
-            Judged::Untestable { reason } => return Ok(Err(Lost::Untestable(reason))),
+            Judged::Untestable { reason } => return Ok(CutJudgement::Untestable(reason)),
             Judged::Findings(findings) => findings,
         };
         let mut alike = findings.iter().filter(|finding| self.finding.is_like(finding));
@@ -462,17 +467,17 @@ impl CutSearch<'_, '_, '_> {
                 _ => None,
             });
             let is_weaker = findings.iter().any(|finding| self.finding.is_like(finding));
-            return Ok(Err(match failure {
-                Some(reason) => Lost::Untestable(reason),
-                None if is_weaker => Lost::Weaker,
-                None => Lost::Gone,
-            }));
+            return Ok(match failure {
+                Some(reason) => CutJudgement::Untestable(reason),
+                None if is_weaker => CutJudgement::Weaker,
+                None => CutJudgement::Gone,
+            });
         };
         if self.reads_beside(&subject, lab)? {
             let reason = "the trusted kernels touch memory beside the smaller tensors".to_owned();
-            return Ok(Err(Lost::Untestable(reason)));
+            return Ok(CutJudgement::Untestable(reason));
         }
-        Ok(Ok(kept))
+        Ok(CutJudgement::Kept(kept))
     }
 
     /// Whether the trusted revision, or the only one, touches memory out of bounds: the cut is none that its kernels allow.
@@ -521,10 +526,12 @@ fn write_error(path: &Path) -> impl FnOnce(std::io::Error) -> ShrinkError {
     |source| ShrinkError::Write { path, source }
 }
 
-/// Why a try does not show the finding.
-enum Lost {
-    Gone,
+/// What a try shows of the finding.
+enum CutJudgement {
+    /// It is there.
+    Kept(Finding),
     /// It is there, and less than a tenth as far off.
     Weaker,
+    Gone,
     Untestable(String),
 }

@@ -134,13 +134,14 @@ pub fn compare_runs(base: &Trial, got: &Trial) -> Result<Vec<RunsCheck>, ReplayE
     }
     let names: Vec<String> = pairs.iter().map(|pair| pair.got.name.to_owned()).collect();
     match measure_pairs(base, got, &pairs)? {
-        Ok(distances) => checks.extend(distances.into_iter().map(|distance| RunsCheck {
-            output: distance.output.clone(),
-            evidence: RunsEvidence::Measured(distance),
-        })),
-        Err(reason) => checks.extend(names.into_iter().map(|output| RunsCheck {
-            output,
-            evidence: RunsEvidence::Unknown { reason: reason.clone() },
+        PairDistances::Measured(distances) => {
+            checks.extend(distances.into_iter().map(|distance| RunsCheck {
+                output: distance.output.clone(),
+                evidence: RunsEvidence::Measured(distance),
+            }))
+        }
+        PairDistances::NoNoise { reason } => checks.extend(names.into_iter().map(|output| {
+            RunsCheck { output, evidence: RunsEvidence::Unknown { reason: reason.clone() } }
         })),
     }
     Ok(checks)
@@ -166,19 +167,29 @@ fn list_shape_change(base: &RoundedOutput<'_>, got: &RoundedOutput<'_>) -> Optio
     (!is_same).then(|| format!("{} instead of {}", describe(&got), describe(&base)))
 }
 
-/// The distances of `pairs`, or why the code tells no noise.
+/// How far outputs lie apart.
+enum PairDistances {
+    Measured(Vec<RunsDistance>),
+    /// The code tells no noise.
+    NoNoise {
+        reason: String,
+    },
+}
+
+/// The distances of `pairs`.
 fn measure_pairs(
     base: &Trial,
     got: &Trial,
     pairs: &[OutputPair],
-) -> Result<Result<Vec<RunsDistance>, String>, ReplayError> {
+) -> Result<PairDistances, ReplayError> {
     if base.sources().id != got.sources().id {
-        return Ok(Err("the harnesses of the two runs replay other code".to_owned()));
+        let reason = "the harnesses of the two runs replay other code".to_owned();
+        return Ok(PairDistances::NoNoise { reason });
     }
     base.room_for(Held::Noise { revisions: 2 })?;
     for trial in [base, got] {
         if let Some(reason) = find_obstacle(&trial.outcome()?.status) {
-            return Ok(Err(reason));
+            return Ok(PairDistances::NoNoise { reason });
         }
     }
     let key = digest_key_parts(["two runs", base.key()?, got.key()?]);
@@ -192,7 +203,7 @@ fn measure_pairs(
                 pairs.iter().map(|pair| sides.measure(pair, base.lab().scratch())).collect()
             })?
         })
-        .map(Ok)
+        .map(PairDistances::Measured)
 }
 
 fn factor_of(trial: &Trial) -> Result<f64, ReplayError> {

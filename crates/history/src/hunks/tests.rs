@@ -33,17 +33,24 @@ fn list_kinds(change: &HunkedChange) -> Vec<(&str, &HunkKind)> {
     change.hunks().iter().map(|hunk| (hunk.path.as_str(), &hunk.kind)).collect()
 }
 
+fn reverse_cleanly(change: &HunkedChange, onto: &SourceSet, taken: &BTreeSet<usize>) -> Reversal {
+    match change.reverse(&[onto], taken).unwrap() {
+        Merge::Clean(reversal) => reversal,
+        Merge::Conflict(conflicts) => panic!("{conflicts:?}"),
+    }
+}
+
 fn assert_ends_and_counts(before: &SourceSet, after: &SourceSet) {
     let change = cut(before, after);
     let all: BTreeSet<usize> = (0..change.hunks().len()).collect();
     assert_eq!(change.apply(before, after, &BTreeSet::new()).id, before.id, "without any hunk");
     assert_eq!(change.apply(before, after, &all).id, after.id, "with all of them");
-    let reversal = change.reverse(&[after], &all).unwrap().unwrap();
+    let reversal = reverse_cleanly(&change, after, &all);
     assert_eq!(reversal.apply(after, before).id, before.id, "taken back");
     for hunk in 0..all.len() {
         // What a hunk adds to the others, taking it back removes.
         let one = BTreeSet::from([hunk]);
-        let reversal = change.reverse(&[after], &one).unwrap().unwrap();
+        let reversal = reverse_cleanly(&change, after, &one);
         let others = change.apply(before, after, &(&all - &one));
         assert_eq!(reversal.apply(after, before).id, others.id, "{:?}", change.hunks()[hunk]);
     }
@@ -167,8 +174,8 @@ fn take_back(onto: &str, taken: &[usize]) -> Result<String, String> {
     let [before, after, onto] = [BEFORE, AFTER, onto].map(|text| sources(&[("a.cu", text)]));
     let taken = taken.iter().copied().collect();
     match cut(&before, &after).reverse(&[&onto], &taken).unwrap() {
-        Ok(reversal) => Ok(text(&reversal.apply(&onto, &before), "a.cu")),
-        Err(conflicts) => Err(conflicts.iter().map(ToString::to_string).collect()),
+        Merge::Clean(reversal) => Ok(text(&reversal.apply(&onto, &before), "a.cu")),
+        Merge::Conflict(conflicts) => Err(conflicts.iter().map(ToString::to_string).collect()),
     }
 }
 
@@ -198,7 +205,9 @@ fn later_changes_of_whole_files_are_in_the_way() {
     let onto = sources(&[("gone.h", "y\n"), ("more.h", "n\n")]);
     let change = cut(&before, &after);
     let all = (0..change.hunks().len()).collect();
-    let conflicts = change.reverse(&[&onto], &all).unwrap().unwrap_err();
+    let Merge::Conflict(conflicts) = change.reverse(&[&onto], &all).unwrap() else {
+        panic!("it merges");
+    };
     let told: Vec<String> = conflicts.iter().map(ToString::to_string).collect();
     insta::assert_snapshot!(told.join("\n"), @"
     a.cu is not there any more
@@ -213,7 +222,7 @@ fn a_patch_names_files_from_the_root() {
     let after = sources(&[("src/a.cu", AFTER), ("more.h", "m")]);
     let change = cut(&before, &after);
     let all = (0..change.hunks().len()).collect();
-    let reversal = change.reverse(&[&after], &all).unwrap().unwrap();
+    let reversal = reverse_cleanly(&change, &after, &all);
     let patch = String::from_utf8(reversal.format_patch("kernels/loss").unwrap()).unwrap();
     insta::assert_snapshot!(patch);
 }
