@@ -87,7 +87,7 @@ fn ends_that_differ_within_noise_only_are_refused_whatever_is_claimed() {
     let run = search(&env, "--old main~1 --new main");
     assert_eq!(run.code, Some(1), "{}", run.text());
     insta::assert_snapshot!(masked(&run.stdout, &ids), @"
-    refused: [C1] was said to be bad: equivalent: y
+    refused: [C1] is no worse than the other end: equivalent: y
     hint: they differ within noise only: --on bits finds where the bits change
     ");
 }
