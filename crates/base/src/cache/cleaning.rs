@@ -42,16 +42,21 @@ impl Cache {
     /// # Errors
     /// [`CacheError`], with the system's reason.
     pub fn folder_usage(&self, kind: FolderKind) -> Result<Usage, CacheError> {
-        let folders = own_files(&self.root.join(kind.name()), is_tree)?;
+        let folders = self.folders_of(kind)?;
         let bytes = folders.iter().map(|(path, _)| count_folder_bytes(path)).sum();
         Ok(Usage { entries: folders.len() as u64, bytes })
+    }
+
+    /// The kept folders of `kind`.
+    fn folders_of(&self, kind: FolderKind) -> Result<Vec<(PathBuf, Metadata)>, CacheError> {
+        own_files(&self.root.join(kind.name()), is_tree)
     }
 
     /// The kept folders of all kinds.
     fn kept_folders(&self) -> Result<Vec<(PathBuf, Metadata)>, CacheError> {
         let mut folders = Vec::new();
         for kind in FolderKind::ALL {
-            folders.extend(own_files(&self.root.join(kind.name()), is_tree)?);
+            folders.extend(self.folders_of(kind)?);
         }
         Ok(folders)
     }

@@ -60,9 +60,7 @@ inline at::Tensor reduce(const at::Tensor& tensor, IntArrayRef dimensions, bool 
   const int64_t rank = tensor.dim();
   std::vector<bool> is_reduced(rank, dimensions.size() == 0);
   for (int64_t dimension : dimensions) {
-    const int64_t d = dimension < 0 ? dimension + rank : dimension;
-    if (d < 0 || d >= std::max<int64_t>(rank, 1))
-      fail(c10::str("Dimension out of range (expected to be in range of [", -rank, ", ", rank - 1, "], but got ", dimension, ")"));
+    const int64_t d = wrap_dimension(dimension, rank, std::max<int64_t>(rank, 1));
     if (rank > 0) is_reduced[d] = true;
   }
   std::vector<int64_t> order, sizes;
@@ -216,10 +214,9 @@ inline Tensor addmm(const Tensor& bias, const Tensor& a, const Tensor& b, const 
 inline Tensor cat(TensorList tensors, int64_t dimension = 0) {
   if (tensors.size() == 0) replay_torch::fail("torch.cat(): expected a non-empty list of Tensors");
   const Tensor& first = tensors[0];
-  const int64_t rank = first.dim(), along = dimension < 0 ? dimension + rank : dimension;
+  const int64_t rank = first.dim();
   if (rank == 0) replay_torch::fail("zero-dimensional tensor (at position 0) cannot be concatenated");
-  if (along < 0 || along >= rank)
-    replay_torch::fail(c10::str("Dimension out of range (expected to be in range of [", -rank, ", ", rank - 1, "], but got ", dimension, ")"));
+  const int64_t along = replay_torch::wrap_dimension(dimension, rank, rank);
   std::vector<int64_t> sizes = first.sizes().vec();
   sizes[along] = 0;
   for (const Tensor& tensor : tensors) {

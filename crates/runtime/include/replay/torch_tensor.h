@@ -13,6 +13,14 @@ namespace replay_torch {
 using c10::IntArrayRef;
 using c10::ScalarType;
 
+/// The number from 0 below `most` of a `dimension` that may count from the end of `rank` dimensions.
+inline int64_t wrap_dimension(int64_t dimension, int64_t rank, int64_t most) {
+  const int64_t wrapped = dimension < 0 ? dimension + rank : dimension;
+  if (wrapped < 0 || wrapped >= most)
+    fail(c10::str("Dimension out of range (expected to be in range of [", -rank, ", ", rank - 1, "], but got ", dimension, ")"));
+  return wrapped;
+}
+
 /// Memory of tensors, on the device or the host. It goes with its last tensor, unless it belongs to somebody else.
 struct storage {
   char* data;
@@ -617,11 +625,7 @@ class Tensor {
     replay_torch::store_number(scalar_type(), to, {value.isFloatingPoint(), value.toDouble(), value.toLong()});
   }
   size_t wrap(int64_t dimension) const {
-    const int64_t d = dimension < 0 ? dimension + dim() : dimension;
-    if (d < 0 || d >= dim())
-      replay_torch::fail(str("Dimension out of range (expected to be in range of [", -dim(), ", ", dim() - 1,
-                             "], but got ", dimension, ")"));
-    return static_cast<size_t>(d);
+    return static_cast<size_t>(replay_torch::wrap_dimension(dimension, dim(), dim()));
   }
   void expect_dimensions(size_t wanted, const char* file, uint32_t line) const {
     if (wanted != state().sizes.size())
