@@ -232,7 +232,7 @@ fn views_are_written_in_place_and_a_result_keeps_its_strides() {
     let wrong = activation("out = leaky_halves(at::Tensor(x).to(torch::kHalf), 0.25);", "");
     insta::assert_snapshot!(end(&wrong.run(Precision::Native)), @"the call does not fit: the call gives Half [5, 2, 4] for the output `out`, in the harness Float [5, 2, 4]");
     let strided = activation("leaky_halves(at::Tensor(x).t(), 0.25)", "");
-    insta::assert_snapshot!(end(&strided.run(Precision::Native)), @"host code stopped itself: an even number of columns is needed, not 5 at src/activation.cu:43");
+    insta::assert_snapshot!(end(&strided.run(Precision::Native)), @"host code stopped itself: an even number of columns is needed, not 5 at src/activation.cu:45");
     let uncounted = activation("leaky_halves(at::Tensor(x).slice(1, 1), 0.25)", "");
-    insta::assert_snapshot!(end(&uncounted.run(Precision::Native)), @"host code stopped itself: an even number of columns is needed, not 7 at src/activation.cu:43");
+    insta::assert_snapshot!(end(&uncounted.run(Precision::Native)), @"host code stopped itself: an even number of columns is needed, not 7 at src/activation.cu:45");
 }
