@@ -18,7 +18,7 @@ pub(super) const CALL: &str = "call in ";
 /// but no data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature {
-    /// Inputs, then outputs: name, dtype, whether it is a scalar, whether it has strides.
+    /// Inputs, then outputs.
     tensors: Vec<EntryParameter>,
     /// The names of the sizes, and whether one of them needs 64 bits.
     sizes: Vec<(String, bool)>,
@@ -36,6 +36,8 @@ struct EntryParameter {
     dtype: DType,
     scalar: bool,
     strides: bool,
+    /// Whether its pointer is null: the fixture leaves it out.
+    absent: bool,
 }
 
 impl Signature {
@@ -47,7 +49,8 @@ impl Signature {
         let mut tensors = Vec::new();
         for (name, dtype, shape) in inputs.chain(outputs) {
             let scalar = shape.is_empty();
-            tensors.push(EntryParameter { name: name.clone(), dtype, scalar, strides: false });
+            let name = name.clone();
+            tensors.push(EntryParameter { name, dtype, scalar, strides: false, absent: false });
             for extent in shape {
                 if let Extent::Named(size) = extent
                     && !sizes.iter().any(|(known, _)| known == size)
@@ -71,12 +74,14 @@ impl Signature {
             dtype: input.dtype,
             scalar: input.dims.is_empty(),
             strides: input.strides.is_some(),
+            absent: !input.present,
         });
         let outputs = fixture.outputs.iter().map(|output| EntryParameter {
             name: output.name.clone(),
             dtype: output.dtype,
             scalar: output.dims.is_empty(),
             strides: false,
+            absent: false,
         });
         let sizes = fixture.sizes.iter();
         let bytes = fixture.inputs.iter().map(|input| input.storage_bytes());
@@ -326,7 +331,7 @@ impl<'e> EntryPoint<'e> {
     fn declare_tensors_and_sizes(&self) -> String {
         let mut text = String::new();
         for (index, tensor) in self.signature.tensors.iter().enumerate() {
-            let EntryParameter { name, dtype, scalar, strides } = tensor;
+            let EntryParameter { name, dtype, scalar, strides, .. } = tensor;
             let ty = cpp_type_name(*dtype, self.precision);
             let _ = if *scalar {
                 writeln!(
@@ -360,10 +365,11 @@ fn blank_text(text: &str) -> String {
     text.bytes().map(|byte| if byte == b'\n' { '\n' } else { ' ' }).collect()
 }
 
-/// The statements to tell the small PyTorch of the harness's tensors: their pointers stand for them in the call.
+/// The statements to tell the small PyTorch of the fixture's tensors: their pointers stand for them in the call. An absent
+/// one has no size of its own, and would read as one without elements.
 fn declare_call_tensors(harness: &Harness, signature: &Signature) -> String {
     let mut text = "  ::replay_torch::begin_call();\n".to_owned();
-    for tensor in signature.tensors.iter().filter(|tensor| !tensor.scalar) {
+    for tensor in signature.tensors.iter().filter(|tensor| !tensor.scalar && !tensor.absent) {
         let EntryParameter { name, dtype, strides, .. } = tensor;
         let input_shape = harness.inputs.get(name).map(|spec| &spec.shape);
         let output_shape = harness.outputs.get(name).map(|spec| &spec.shape);
