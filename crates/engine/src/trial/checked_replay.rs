@@ -172,13 +172,13 @@ impl Trial {
             }
         };
         let run = variant.run(&Mode::plain(POISON_A))?;
+        // What was read beside a tensor may be the index of a later access far away, which ends the replay.
+        let mut found = run.findings.found.iter();
+        if let Some(beside) = found.find(|finding| finding.kind == FoundKind::OutOfBounds) {
+            return Ok(TensorReach::Fault { reason: beside.kind.words(&beside.memory) });
+        }
         match run.ending {
             Ending::Completed if run.findings.refused.is_none() => {
-                let mut found = run.findings.found.iter();
-                if let Some(beside) = found.find(|finding| finding.kind == FoundKind::OutOfBounds) {
-                    let reason = beside.kind.words(&beside.memory);
-                    return Ok(TensorReach::Fault { reason });
-                }
                 let touched = run.findings.touched.into_iter().filter_map(|touched| {
                     let dtype = find_tensor_dtype(self.fixture(), &touched.memory)?;
                     Some((touched.memory, touched.bytes as usize / dtype.size()))
