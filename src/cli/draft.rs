@@ -13,6 +13,7 @@ mod types;
 
 use std::fmt::Write;
 
+use ::replay::fixture::InputDraw;
 use ::replay::frontend::{
     FunctionSignature, Parameter, ParameterAccess, ParameterUse, PlainStruct, TemplateParameter,
 };
@@ -97,6 +98,8 @@ pub struct DraftedTensor {
     doubt: Option<ShapeDoubt>,
     /// Whether a fixture may leave it out.
     is_optional: bool,
+    /// What random numbers a call of it needs.
+    draw: InputDraw,
     /// What a replay showed of it.
     traits: Vec<OutputTrait>,
 }
@@ -153,6 +156,7 @@ impl DraftedTensor {
             shape: Vec::new(),
             doubt: None,
             is_optional: false,
+            draw: InputDraw::Usual,
             traits: Vec::new(),
         }
     }
@@ -683,6 +687,7 @@ fn draft_tensor(element: &PointeeType, sizes: &[String], has_one_element: bool) 
         shape,
         doubt: Some(doubt),
         is_optional: false,
+        draw: InputDraw::Usual,
         traits: Vec::new(),
     }
 }

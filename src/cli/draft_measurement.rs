@@ -35,6 +35,8 @@ const HARNESS: &str = "replay.toml";
 const LINES_AROUND: usize = 3;
 /// A search for shapes takes no longer, so that one slow kernel keeps nobody from the drafts of the others.
 const LONGEST_SEARCH: Duration = Duration::from_secs(120);
+/// Where a try takes longer, smaller sizes are tried.
+const LONG_TRY: Duration = Duration::from_secs(1);
 /// Why it found nothing then.
 const TOO_LONG: &str = "its sizes were not told apart within two minutes";
 /// Why there was no measurement at all.
@@ -112,11 +114,11 @@ pub fn measure_draft(
     let mut probes = Vec::new();
     let mut unset_tensors = BTreeSet::new();
     let mut first_reason = None;
-    for sizes in choose_size_sets(&tied.names()) {
+    for sizes in choose_size_sets(&tied.names(), tied.usual) {
         let random_sizes = RandomSizes::from_sizes(tied.expand(&sizes, ROOM));
         match probe_folder.measure_reach(&roomy_draft, &random_sizes)? {
             TensorReach::Measured { elements, unset } => {
-                probes.push(ShapeProbe { sizes, reach: elements });
+                probes.push(ShapeProbe { sizes: tied.add_following(&sizes), reach: elements });
                 unset_tensors.extend(unset);
             }
             TensorReach::Fault { reason } => {
@@ -205,8 +207,11 @@ impl<W: Fn(&Draft) -> String> ProbeFolder<'_, W> {
             return Ok(Attempt::Skipped);
         }
         let sizes = RandomSizes::from_sizes(draft.open_shape_sizes(numbers));
-        Ok(match self.measure_reach(&open_draft.with_dtypes_of(draft), &sizes)? {
-            TensorReach::Measured { elements, .. } => Attempt::Accepted { reach: elements },
+        let start = Instant::now();
+        Ok(match self.measure_reach(&open_draft.with_elements_of(draft), &sizes)? {
+            TensorReach::Measured { elements, .. } => {
+                Attempt::Accepted { reach: elements, is_slow: start.elapsed() > LONG_TRY }
+            }
             TensorReach::Fault { reason } => Attempt::Fault(self.read_fault(reason)),
             TensorReach::Not { reason } => Attempt::Hopeless { reason },
         })
@@ -247,11 +252,12 @@ impl<W: Fn(&Draft) -> String> ProbeFolder<'_, W> {
         let text = format!("repository = {repository}\n{}", (self.write_text)(draft));
         std::fs::write(&path, &text).context(|| format!("cannot write {}", path.display()))?;
         let harness = Harness::parse(&text, &path)?;
-        let inputs = match sizes.draw_inputs(&harness) {
+        let draws = draft.list_draws();
+        let inputs = match sizes.draw_inputs(&harness, &draws) {
             Ok(inputs) => inputs,
             Err(error) => return Ok(ProbeTrial::NoInputs(error)),
         };
-        let fixture = sizes.place_fixture(&harness, "random", inputs);
+        let fixture = sizes.place_fixture(&harness, &draws, inputs, "random");
         fixture.write()?;
         let project = Project::open(&fixture.folder, self.cache)?;
         let target = project.target(None)?;

@@ -21,7 +21,7 @@ use super::draft_measurement::{DraftMeasurement, measure_draft};
 use super::error::{CliResult, CommandError, ErrorContext};
 use super::exit;
 use super::out::println;
-use super::random_fixture::{RandomFixture, RandomSizes};
+use super::random_fixture::{InputDraws, RandomFixture, RandomSizes};
 use super::session::Session;
 
 /// Nobody reads more drafts than this; the rest is only named.
@@ -161,7 +161,9 @@ pub fn run_init(args: &InitArgs, session: &Session) -> CliResult<u8> {
     let mut problems = Vec::new();
     for harnessed in &harnesses {
         match (Harness::parse(&harnessed.text(), &harnessed.output), &harnessed.random_sizes) {
-            (Ok(harness), Some(sizes)) => random.push((harness, sizes)),
+            (Ok(harness), Some(sizes)) => {
+                random.push((harness, sizes, harnessed.draft.list_draws()));
+            }
             (Ok(_), None) => {}
             (Err(problem), _) => problems
                 .push(CommandError::from(problem).context("the draft has to be edited first")),
@@ -220,14 +222,14 @@ fn measure_drafts(
 /// The fixtures of random inputs for harnesses with sizes. One alone must have all its sizes; of several `left_out` names
 /// those without.
 fn plan_random_fixtures(
-    random: &[(Harness, &RandomSizes)],
+    random: &[(Harness, &RandomSizes, InputDraws)],
     first_stem: &str,
     left_out: &mut Vec<String>,
 ) -> CliResult<Vec<RandomFixture>> {
     let mut fixtures = Vec::new();
     let mut first_error = None;
-    for (harness, sizes) in random {
-        match sizes.plan_fixture(harness, &name_random_fixture(harness, first_stem)) {
+    for (harness, sizes, draws) in random {
+        match sizes.plan_fixture(harness, draws, &name_random_fixture(harness, first_stem)) {
             Ok(fixture) => fixtures.push(fixture),
             Err(error) => {
                 left_out.push(error.in_a_line());
@@ -294,7 +296,8 @@ fn write_random_fixture(path: &Path, words: &str) -> CliResult<u8> {
         RandomSizes::parse(words)?
     };
     sizes.check_known(harness.size_names())?;
-    let fixture = sizes.plan_fixture(&harness, &name_random_fixture(&harness, "replay"))?;
+    let name = name_random_fixture(&harness, "replay");
+    let fixture = sizes.plan_fixture(&harness, &InputDraws::new(), &name)?;
     fixture.write()?;
     println!("wrote {}: random inputs, marked as synthetic", fixture.folder.display());
     println!("\nnext:\n  1. replay {}", fixture.folder.display());

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use ::replay::files;
 use ::replay::fixture::{
-    NewTensor, RandomInput, RandomInputsError, draw_random_inputs, write_safetensors,
+    InputDraw, NewTensor, RandomInput, RandomInputsError, draw_random_inputs, write_safetensors,
 };
 use ::replay::harness::Harness;
 use ::replay::tensor::DType;
@@ -14,6 +14,9 @@ use ::replay::tensor::DType;
 use super::derived_fixture::check_is_new;
 use super::draft::quote_toml;
 use super::error::{CliResult, CommandError, ErrorContext};
+
+/// What random inputs are like, by name; others are usual ones.
+pub type InputDraws = BTreeMap<String, InputDraw>;
 
 /// The sizes of random inputs, by name.
 #[derive(Clone)]
@@ -71,49 +74,60 @@ impl RandomSizes {
         }
     }
 
-    /// Inputs for `harness`.
+    /// Inputs for `harness`, as `draws` says.
     ///
     /// # Errors
     /// [`RandomInputsError`].
-    pub fn draw_inputs(&self, harness: &Harness) -> Result<Vec<RandomInput>, RandomInputsError> {
-        draw_random_inputs(harness, &self.sizes)
+    pub fn draw_inputs(
+        &self,
+        harness: &Harness,
+        draws: &InputDraws,
+    ) -> Result<Vec<RandomInput>, RandomInputsError> {
+        draw_random_inputs(harness, &self.sizes, draws)
     }
 
-    /// The fixture for `harness` in the folder `fixtures/NAME` beside it.
-    pub fn plan_fixture(&self, harness: &Harness, name: &str) -> CliResult<RandomFixture> {
-        let inputs = self.draw_inputs(harness).map_err(|error| {
+    /// The fixture for `harness`, its inputs as `draws` says, in the folder `fixtures/NAME` beside it.
+    pub fn plan_fixture(
+        &self,
+        harness: &Harness,
+        draws: &InputDraws,
+        name: &str,
+    ) -> CliResult<RandomFixture> {
+        let inputs = self.draw_inputs(harness, draws).map_err(|error| {
             let needed: Vec<String> =
                 harness.size_names().map(|size| format!("{size}=8")).collect();
             CommandError::from_error(&error)
                 .context(format!("no random inputs for {}", harness.path.display()))
                 .with_hint(format!("give every size: --random {}", needed.join(",")))
         })?;
-        let fixture = self.place_fixture(harness, name, inputs);
+        let fixture = self.place_fixture(harness, draws, inputs, name);
         check_is_new(&fixture.folder, "remove it, or leave --random out")?;
         Ok(fixture)
     }
 
-    /// The fixture with `inputs` of these sizes for `harness`, in the folder `fixtures/NAME` beside it.
+    /// The fixture with `inputs` of these sizes for `harness`, drawn as `draws` says, in the folder `fixtures/NAME` beside it.
     pub fn place_fixture(
         &self,
         harness: &Harness,
-        name: &str,
+        draws: &InputDraws,
         inputs: Vec<RandomInput>,
+        name: &str,
     ) -> RandomFixture {
         let beside = harness.path.parent().unwrap_or(Path::new(""));
         let folder = beside.join("fixtures").join(name);
-        RandomFixture { folder, manifest: self.write_manifest(harness), inputs }
+        RandomFixture { folder, manifest: self.write_manifest(harness, draws), inputs }
     }
 
     /// The text of `fixture.toml`.
-    fn write_manifest(&self, harness: &Harness) -> String {
+    fn write_manifest(&self, harness: &Harness, draws: &InputDraws) -> String {
         let file = harness.path.file_name().unwrap_or_default().to_string_lossy();
         let command = quote_toml(&format!("replay init --random {}", self.words));
         let mut text = format!(
             "harness = {}\n\
-             description = \"synthetic: random inputs, not captured ones\"\n\n\
+             description = \"synthetic: random inputs, not captured ones{}\"\n\n\
              [provenance]\nframework = \"synthetic\"\ncommand = {command}\n",
-            quote_toml(&format!("../../{file}"))
+            quote_toml(&format!("../../{file}")),
+            describe_draws(draws)
         );
         let scalars: Vec<(&String, DType)> = harness
             .inputs
@@ -158,6 +172,23 @@ impl RandomFixture {
         files::create_new_file(&manifest, self.manifest.as_bytes())
             .context(|| format!("cannot write {}", manifest.display()))
     }
+}
+
+/// What of `draws` is not usual, behind other words.
+fn describe_draws(draws: &InputDraws) -> String {
+    let list = |draw| {
+        let names =
+            draws.iter().filter(|(_, other)| **other == draw).map(|(name, _)| name.as_str());
+        names.collect::<Vec<_>>().join(", ")
+    };
+    let mut words = String::new();
+    for (draw, what) in [(InputDraw::Small, "between 0 and 1"), (InputDraw::Absent, "left out")] {
+        let names = list(draw);
+        if !names.is_empty() {
+            let _ = write!(words, "; {what}: {names}");
+        }
+    }
+    words
 }
 
 /// Values for scalars whose names say nothing: each once, and none is 1.0, under which a missing factor does not show.

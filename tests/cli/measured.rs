@@ -365,3 +365,44 @@ fn the_type_that_a_dispatch_takes_and_the_sizes_of_a_result_are_found() {
     let replay = env.replay(&["fixtures/random"]);
     assert_eq!(replay.code, Some(0), "{}", replay.text());
 }
+
+/// Sums over segments in the manner of an extension: offsets are one more than the segments, a place is a float, and a
+/// tensor for the result is refused.
+const SEGMENTS: &str = "
+#include <torch/extension.h>
+__global__ void sum_segments(const float* x, const long* indptr, const float* places, float* out, int segments) {
+    for (int i = threadIdx.x; i < segments; i += blockDim.x) {
+        float sum = x[(int)places[i]];
+        for (long k = indptr[i]; k < indptr[i + 1]; k++) sum += x[k];
+        out[i] = sum;
+    }
+}
+torch::Tensor segment_sums(torch::Tensor x, torch::Tensor places, torch::Tensor indptr, torch::optional<torch::Tensor> result) {
+    TORCH_CHECK(!result.has_value(), \"result is not filled yet\");
+    const int segments = places.size(0);
+    auto out = torch::empty({segments}, x.options());
+
+    TORCH_CHECK(indptr.numel() == segments + 1, \"one offset more\");
+
+    sum_segments<<<1, 64>>>(x.data_ptr<float>(), indptr.data_ptr<int64_t>(), places.data_ptr<float>(), out.data_ptr<float>(),
+                            segments);
+    return out;
+}
+";
+
+#[test]
+fn offsets_indices_among_floats_and_tensors_that_are_left_out_are_found() {
+    let (env, text, harness) = drafted(SEGMENTS);
+    assert!(text.contains("wrote fixtures/random"), "{text}");
+    insta::assert_snapshot!(shapes(&harness), @r#"
+    inputs.x: shape = ["x_0"]
+    inputs.places: shape = ["segments"]
+    inputs.indptr: shape = ["indptr_0"]
+    inputs.result: shape = ["result_0"]; optional = true
+    outputs.out: shape = ["segments"]
+    "#);
+    let manifest = std::fs::read_to_string(env.path("fixtures/random/fixture.toml")).unwrap();
+    insta::assert_snapshot!(manifest.lines().nth(1).unwrap(), @r#"description = "synthetic: random inputs, not captured ones; between 0 and 1: places; left out: result""#);
+    let replay = env.replay(&["fixtures/random", "--check=always"]);
+    assert_eq!(replay.code, Some(0), "{}", replay.text());
+}

@@ -18,18 +18,27 @@ pub struct ShapeProbe {
 }
 
 /// Sizes that are tried for a draft with `names`, one after the other until two replays come to their ends. Odd factors of
-/// their own tell the factors of a product, vectors need multiples of four, warps such of 32, and heads divide a width.
-pub fn choose_size_sets(names: &[String]) -> Vec<BTreeMap<String, usize>> {
+/// their own tell the factors of a product, vectors need multiples of four, warps such of 32, and heads divide a width. The
+/// smallest sizes come first where `usual`, with which all of them alike were accepted, is small: a kernel has much to do.
+pub fn choose_size_sets(names: &[String], usual: usize) -> Vec<BTreeMap<String, usize>> {
     if names.len() > MOST_SIZES {
         return Vec::new();
     }
-    SIZE_SETS.iter().map(|set| names.iter().cloned().zip(set.iter().copied()).collect()).collect()
+    let mut sets: Vec<&[usize]> = SIZE_SETS.iter().map(|set| &set[..names.len()]).collect();
+    if usual < SMALL {
+        sets.sort_by_key(|set| set.iter().product::<usize>());
+    }
+    let sets = sets.into_iter().map(|set| names.iter().cloned().zip(set.iter().copied()));
+    sets.map(Iterator::collect).collect()
 }
 
 /// Sizes for `names` where nothing is measured.
 pub fn choose_usual_sizes(names: &[String]) -> BTreeMap<String, usize> {
     names.iter().cloned().zip(SIZE_SETS[0].iter().copied().cycle()).collect()
 }
+
+/// Below it a size is small.
+const SMALL: usize = 16;
 
 const SIZE_SETS: [[usize; MOST_SIZES]; 8] = [
     [12, 20, 84, 28, 44, 52, 4, 36],
@@ -204,7 +213,7 @@ impl Draft {
     /// The sizes among the functions' parameters, in their order, each by itself.
     pub fn parameter_sizes(&self) -> TiedSizes {
         let groups = self.sizes.iter().map(|size| vec![size.clone()]).collect();
-        TiedSizes { groups, ..TiedSizes::default() }
+        TiedSizes { groups, usual: SMALL, ..TiedSizes::default() }
     }
 
     /// Whether a kernel is called with a grid that nothing tells.
@@ -220,7 +229,7 @@ impl Draft {
         tied: &TiedSizes,
         probes: &[ShapeProbe],
     ) -> BTreeMap<String, usize> {
-        let sizes = tied.names();
+        let sizes: Vec<String> = tied.list_equal().map(|names| names[0].clone()).collect();
         let candidates = list_candidates(&sizes);
         let returned = self.list_returned();
         let mut own_sizes = BTreeMap::new();
@@ -305,7 +314,7 @@ mod tests {
     /// The shape of a tensor of so many elements by the three sizes.
     fn measured(elements: impl Fn(usize, usize, usize) -> usize) -> Option<(String, bool)> {
         let names = NAMES.map(str::to_owned);
-        let probes: Vec<ShapeProbe> = choose_size_sets(&names)
+        let probes: Vec<ShapeProbe> = choose_size_sets(&names, SMALL)
             .into_iter()
             .take(2)
             .map(|sizes| {
@@ -338,7 +347,7 @@ mod tests {
         extents: impl Fn(usize, usize, usize) -> [usize; N],
     ) -> (Option<DType>, String, bool, BTreeMap<String, usize>) {
         let names = NAMES.map(str::to_owned);
-        let probes = choose_size_sets(&names).into_iter().take(2).map(|sizes| {
+        let probes = choose_size_sets(&names, SMALL).into_iter().take(2).map(|sizes| {
             let [b, t, c] = NAMES.map(|name| sizes[name]);
             let own = extents(b, t, c).map(|extent| extent + 1);
             let mut reach: BTreeMap<String, usize> = name_extents("y").zip(own).collect();
@@ -377,7 +386,7 @@ mod tests {
     #[test]
     fn products_of_all_sizes_are_no_overflow() {
         let names: Vec<String> = ["a", "b", "c", "d", "e", "f"].map(str::to_owned).into();
-        let probes: Vec<ShapeProbe> = choose_size_sets(&names)
+        let probes: Vec<ShapeProbe> = choose_size_sets(&names, SMALL)
             .into_iter()
             .take(2)
             .map(|sizes| {
@@ -392,7 +401,7 @@ mod tests {
     #[test]
     fn one_probe_is_not_enough() {
         let names = NAMES.map(str::to_owned);
-        let sizes = choose_size_sets(&names).remove(0);
+        let sizes = choose_size_sets(&names, SMALL).remove(0);
         let reach = BTreeMap::from([("x".to_owned(), 12 * 20)]);
         let probe = ShapeProbe { sizes, reach };
         let shape = find_shape("x", &list_candidates(&names), &[probe]);

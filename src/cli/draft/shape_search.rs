@@ -3,10 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ::replay::fixture::InputDraw;
 use ::replay::tensor::DType;
 
 use super::Draft;
 use super::tensor_probe::MOST_DIMENSIONS;
+use super::tied_sizes::LinearForm;
 use super::types::find_dtype_by_torch_constant;
 
 /// Numbers for all sizes at once, one after the other until they are accepted: warps need multiples of 32, some heads
@@ -14,10 +16,20 @@ use super::types::find_dtype_by_torch_constant;
 const ALIKE: [usize; 4] = [32, 16, 8, 64];
 /// Numbers that a size may have to be, likely ones first: one element, points of a plane and of space, boxes.
 const NUMBERS: [usize; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
+/// What a size may have to be where all others are equal: offsets of rows, two halves, the gates of a cell.
+const FORMS: [LinearForm; 4] = [
+    LinearForm { factor: 1, offset: 1 },
+    LinearForm { factor: 2, offset: 0 },
+    LinearForm { factor: 3, offset: 0 },
+    LinearForm { factor: 4, offset: 0 },
+];
 /// Types of elements that a kernel may be written for alone.
 const FLOATS: [DType; 3] = [DType::F16, DType::BF16, DType::F64];
-/// For these of them more is supposed. With the smaller one a kernel has less to do.
-const SEARCHED: [usize; 2] = [16, 32];
+/// No smaller number is tried for all sizes at once.
+const SMALLEST: usize = 4;
+/// For these of them more is supposed. With a smaller one a kernel has less to do, and one of many dimensions has room for
+/// nothing larger.
+const SEARCHED: [usize; 3] = [16, 32, 8];
 /// So many tries are made for each of those.
 const MOST_TRIES: usize = 160;
 
@@ -30,6 +42,8 @@ pub struct Supposition {
     pub usual: usize,
     /// Sizes that are numbers.
     pub numbers: BTreeMap<String, usize>,
+    /// Sizes that follow from the others.
+    pub forms: BTreeMap<String, LinearForm>,
     /// The only sizes of tensors with more elements than a size of another has: products.
     pub roomy: Vec<String>,
 }
@@ -41,6 +55,8 @@ pub enum Attempt {
     Accepted {
         /// By tensor, the elements up to the last one that was touched.
         reach: BTreeMap<String, usize>,
+        /// Whether it takes so long that smaller sizes are worth a try.
+        is_slow: bool,
     },
     /// Other shapes may end otherwise.
     Fault(ShapeFault),
@@ -104,24 +120,24 @@ pub fn split_words(text: &str) -> impl Iterator<Item = &str> {
 }
 
 impl Supposition {
-    /// The numbers of all sizes: `number` for those that are `moved`, and `room` for products.
+    /// The numbers of all sizes: `number` for those that are `moved`, and `room` for products. One that follows from others
+    /// does so for either number.
     pub fn choose(&self, moved: &[String], number: usize, room: usize) -> BTreeMap<String, usize> {
         let choose = |name: &String| {
             if let Some(own_number) = self.numbers.get(name) {
                 *own_number
             } else if self.roomy.contains(name) {
                 room
-            } else if moved.contains(name) {
-                number
             } else {
-                self.usual
+                let other_number = if moved.contains(name) { number } else { self.usual };
+                self.forms.get(name).map_or(other_number, |form| form.of(other_number))
             }
         };
         let names = self.draft.argument_sizes().into_iter();
         names.map(|name| (name.clone(), choose(&name))).collect()
     }
 
-    /// The sizes that nothing is supposed of.
+    /// The sizes that are no number, and those of products.
     pub fn open_sizes(&self) -> Vec<String> {
         let mut names = self.draft.argument_sizes();
         names.retain(|name| !self.numbers.contains_key(name) && !self.roomy.contains(name));
@@ -137,6 +153,11 @@ impl Supposition {
         let (named_parameters, other_parameters): (Vec<&String>, Vec<&String>) =
             self.draft.sizes.iter().partition(|size| fault.names(size));
         let mut next = self.list_dtypes(&named, fault);
+        next.extend(named.iter().filter_map(|tensor| self.with_draw(&[tensor], InputDraw::Absent)));
+        if fault.place.is_none() {
+            let inputs: Vec<&String> = self.draft.inputs.keys().collect();
+            next.extend(self.with_draw(&inputs, InputDraw::Small));
+        }
         self.list_for_tensors(&named, fault, &mut next);
         self.list_for_parameters(&named_parameters, &mut next);
         self.list_for_tensors(&others, fault, &mut next);
@@ -211,6 +232,29 @@ impl Supposition {
             let sizes = own_sizes.iter().flatten();
             next.extend(sizes.map(|size| self.with_numbers(&[size], *number)));
         }
+        let plain_sizes =
+            own_sizes.iter().flatten().filter(|size| !self.forms.contains_key(**size));
+        for size in plain_sizes {
+            next.extend(FORMS.map(|form| self.with_form(size, form)));
+        }
+    }
+
+    fn with_form(&self, size: &str, form: LinearForm) -> Supposition {
+        let mut next = self.clone();
+        next.forms.insert(size.to_owned(), form);
+        next
+    }
+
+    /// With this `draw` of usual `inputs`, if that is a change: an input is left out if it is optional.
+    fn with_draw(&self, inputs: &[&String], draw: InputDraw) -> Option<Supposition> {
+        let mut next = self.clone();
+        for input in inputs {
+            let may_change = draw != InputDraw::Absent || self.draft.is_optional(input);
+            if may_change && self.draft.draw_of(input) == InputDraw::Usual {
+                next.draft.set_draw(input, draw);
+            }
+        }
+        (next != *self).then_some(next)
     }
 
     fn with_numbers(&self, sizes: &[&String], number: usize) -> Supposition {
@@ -237,6 +281,13 @@ impl Supposition {
         let is_open = self.draft.shape_of(tensor).iter().all(|size| !self.roomy.contains(size));
         (is_open && next.draft.shape_of(tensor).len() == count).then_some(next)
     }
+}
+
+/// What may turn out to be needless, of a size or an input.
+enum Supposed {
+    Number(String),
+    Form(String),
+    Draw(String),
 }
 
 /// The search for a supposition.
@@ -272,11 +323,12 @@ pub fn find_supposition<E>(
             draft: draft.clone(),
             usual,
             numbers: BTreeMap::new(),
+            forms: BTreeMap::new(),
             roomy: Vec::new(),
         };
         match search.attempt_with(&nothing)? {
-            Attempt::Accepted { reach } => {
-                return search.fix_last_numbers(nothing, &reach).map(Some);
+            Attempt::Accepted { reach, is_slow } => {
+                return search.settle(nothing, reach, is_slow).map(Some);
             }
             Attempt::Fault(fault) => faults.push((nothing, fault)),
             Attempt::Skipped => {}
@@ -302,16 +354,52 @@ impl<E, A: FnMut(&Draft, &BTreeMap<String, usize>) -> Result<Attempt, E>> ShapeS
         (self.attempt)(&supposition.draft, &sizes)
     }
 
-    /// The `supposition`, accepted with this `reach`, without the numbers that need not be supposed, now that the rest is.
-    fn drop_numbers(
+    /// What is left of `supposition`, accepted with this `reach`, where only what is needed is supposed. All sizes are made
+    /// smaller first if the call `is_slow`.
+    fn settle(
+        &mut self,
+        mut supposition: Supposition,
+        mut reach: BTreeMap<String, usize>,
+        mut is_slow: bool,
+    ) -> Result<Supposition, E> {
+        while is_slow && supposition.usual > SMALLEST {
+            let half = Supposition { usual: supposition.usual / 2, ..supposition.clone() };
+            let quarter = Supposition { usual: supposition.usual / 4, ..supposition.clone() };
+            // Sizes that have to be equal are found by moving them: to half of their number, too.
+            let Attempt::Accepted { .. } = self.attempt_with(&quarter)? else { break };
+            let Attempt::Accepted { reach: half_reach, is_slow: is_half_slow } =
+                self.attempt_with(&half)?
+            else {
+                break;
+            };
+            supposition = half;
+            reach = half_reach;
+            is_slow = is_half_slow;
+        }
+        self.drop_needless(supposition, reach)
+    }
+
+    /// The `supposition`, accepted with this `reach`, without what need not be supposed of numbers, now that the rest is.
+    fn drop_needless(
         &mut self,
         mut supposition: Supposition,
         mut reach: BTreeMap<String, usize>,
     ) -> Result<Supposition, E> {
-        for size in supposition.numbers.clone().into_keys() {
+        let numbers = supposition.numbers.keys().cloned().map(Supposed::Number);
+        let forms = supposition.forms.keys().cloned().map(Supposed::Form);
+        let draws = supposition.draft.list_draws().into_keys().map(Supposed::Draw);
+        for supposed in draws.chain(numbers).chain(forms).collect::<Vec<Supposed>>() {
             let mut next = supposition.clone();
-            next.numbers.remove(&size);
-            if let Attempt::Accepted { reach: next_reach } = self.attempt_with(&next)? {
+            match &supposed {
+                Supposed::Number(size) => {
+                    next.numbers.remove(size);
+                }
+                Supposed::Form(size) => {
+                    next.forms.remove(size);
+                }
+                Supposed::Draw(input) => next.draft.set_draw(input, InputDraw::Usual),
+            }
+            if let Attempt::Accepted { reach: next_reach, .. } = self.attempt_with(&next)? {
                 supposition = next;
                 reach = next_reach;
             }
@@ -355,7 +443,9 @@ impl<E, A: FnMut(&Draft, &BTreeMap<String, usize>) -> Result<Attempt, E>> ShapeS
             self.tried.push(next.clone());
             self.tries_left -= 1;
             match self.attempt_with(&next)? {
-                Attempt::Accepted { reach } => return self.drop_numbers(next, reach).map(Some),
+                Attempt::Accepted { reach, is_slow } => {
+                    return self.settle(next, reach, is_slow).map(Some);
+                }
                 Attempt::Skipped | Attempt::Hopeless { .. } => {}
                 Attempt::Fault(later) => {
                     if fault.is_behind(&later) || !self.met.insert(later.kind()) {
@@ -420,6 +510,7 @@ pub(super) mod tests {
                             (name, shape[..shape.len() - 1].iter().product::<usize>() * last)
                         })
                         .collect(),
+                    is_slow: false,
                 },
                 Err(fault) => Attempt::Fault(fault),
             })
@@ -513,7 +604,7 @@ pub(super) mod tests {
             } else if dtype(draft, "x") != Some(DType::BF16) {
                 fault("\"forward\" not implemented for 'Float'", 9)
             } else {
-                Attempt::Accepted { reach: BTreeMap::new() }
+                Attempt::Accepted { reach: BTreeMap::new(), is_slow: false }
             })
         });
         assert!(found.unwrap().is_some());
@@ -526,7 +617,7 @@ pub(super) mod tests {
         let found = find_supposition(&draft, 1 << 20, |_, sizes| {
             tried.push(sizes.clone());
             Ok::<Attempt, ()>(if sizes["mode"] == 3 {
-                Attempt::Accepted { reach: BTreeMap::new() }
+                Attempt::Accepted { reach: BTreeMap::new(), is_slow: false }
             } else {
                 Attempt::Fault(fail("x", 3).unwrap_err())
             })
@@ -548,6 +639,75 @@ pub(super) mod tests {
             _ => fail("y", 3),
         });
         assert_eq!(shapes.unwrap(), "x 16, z 2, y 16");
+    }
+
+    /// The supposition for a call of `draft` that `accepts` the numbers of its sizes, and is slow above `fast`.
+    fn suppose(
+        draft: &Draft,
+        fast: usize,
+        accepts: impl Fn(&Draft, &BTreeMap<String, usize>) -> Result<(), ShapeFault>,
+    ) -> Supposition {
+        let found = find_supposition(draft, 1 << 20, |draft, sizes| {
+            Ok::<Attempt, ()>(match accepts(draft, sizes) {
+                Ok(()) => Attempt::Accepted {
+                    reach: BTreeMap::new(),
+                    is_slow: sizes.values().any(|size| *size > fast),
+                },
+                Err(fault) => Attempt::Fault(fault),
+            })
+        });
+        found.unwrap().unwrap()
+    }
+
+    #[test]
+    fn a_size_may_follow_from_others() {
+        let draft = draft_function("at::Tensor indptr, at::Tensor weights, at::Tensor x", "");
+        let found = suppose(&draft, 64, |_, sizes| {
+            if sizes["indptr_0"] != sizes["x_0"] + 1 {
+                return fail("indptr", 3);
+            }
+            if sizes["weights_0"] == 3 * sizes["x_0"] { Ok(()) } else { fail("weights", 5) }
+        });
+        let form = |factor, offset| LinearForm { factor, offset };
+        assert_eq!(found.forms["indptr_0"], form(1, 1));
+        assert_eq!(found.forms["weights_0"], form(3, 0));
+        let sizes = found.choose(&["x_0".to_owned(), "indptr_0".to_owned()], 8, 1);
+        assert_eq!((sizes["x_0"], sizes["indptr_0"], sizes["weights_0"]), (8, 9, 48));
+    }
+
+    #[test]
+    fn an_optional_tensor_is_left_out_where_a_check_of_it_fails() {
+        let parameters =
+            "at::Tensor x, c10::optional<at::Tensor> mask, c10::optional<at::Tensor> b";
+        let draft = draft_function(parameters, "");
+        let found = suppose(&draft, 64, |draft, _| match draft.draw_of("mask") {
+            InputDraw::Absent => Ok(()),
+            _ => fail("mask", 3),
+        });
+        assert_eq!(found.draft.list_draws(), BTreeMap::from([("mask".into(), InputDraw::Absent)]));
+    }
+
+    #[test]
+    fn an_index_among_floats_is_met_by_small_numbers_of_that_input_alone() {
+        let draft = draft_function("at::Tensor x, at::Tensor boxes, at::Tensor y", "");
+        let found = suppose(&draft, 64, |draft, _| match draft.draw_of("boxes") {
+            InputDraw::Small => Ok(()),
+            _ => fail("x", 0),
+        });
+        let draws = BTreeMap::from([("boxes".to_owned(), InputDraw::Small)]);
+        assert_eq!((found.draft.list_draws(), found.numbers.len()), (draws, 0));
+    }
+
+    #[test]
+    fn sizes_are_smaller_where_a_call_is_slow_and_half_of_them_does_too() {
+        let draft = draft_function("at::Tensor x", "");
+        assert_eq!(suppose(&draft, 64, |_, _| Ok(())).usual, 32);
+        assert_eq!(suppose(&draft, 10, |_, _| Ok(())).usual, 8);
+        let by_eight = |_: &Draft, sizes: &BTreeMap<String, usize>| match sizes["x_0"] % 8 {
+            0 => Ok(()),
+            _ => fail("x", 3),
+        };
+        assert_eq!(suppose(&draft, 1, by_eight).usual, 16);
     }
 
     #[test]

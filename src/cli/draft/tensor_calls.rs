@@ -1,6 +1,7 @@
 //! Drafts calls of functions of tensors, as Python writes them: `dx, dw = backward(dy, x, w);`. Their bodies tell the names of
 //! results, and some sizes.
 
+use ::replay::fixture::InputDraw;
 use ::replay::frontend::{FunctionSignature, Parameter, ParameterAccess, TensorBody};
 use ::replay::tensor::DType;
 
@@ -167,6 +168,7 @@ impl Draft {
             shape,
             doubt: Some(ShapeDoubt::Pointer),
             is_optional: false,
+            draw: InputDraw::Usual,
             traits: Vec::new(),
         }
     }

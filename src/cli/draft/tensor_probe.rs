@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use ::replay::fixture::InputDraw;
 use ::replay::tensor::DType;
 
 use super::tied_sizes::TiedSizes;
@@ -135,15 +136,39 @@ impl Draft {
         (is_small && number * places == elements).then(|| (last.clone(), number))
     }
 
-    /// This draft with the dtypes of the tensors of `other` with the same names.
-    pub fn with_dtypes_of(&self, other: &Draft) -> Draft {
+    /// This draft with the dtypes of the tensors of `other` with the same names, and its random numbers.
+    pub fn with_elements_of(&self, other: &Draft) -> Draft {
         let mut draft = self.clone();
         for (name, tensor) in draft.inputs.iter_mut().chain(&mut draft.outputs) {
             if let Some(other_tensor) = other.find_tensor(name) {
                 tensor.dtype = other_tensor.dtype;
+                tensor.draw = other_tensor.draw;
             }
         }
         draft
+    }
+
+    /// What random inputs are like, by the names of those that are no usual ones.
+    pub fn list_draws(&self) -> BTreeMap<String, InputDraw> {
+        let drawn = self.inputs.iter().filter(|(_, tensor)| tensor.draw != InputDraw::Usual);
+        drawn.map(|(name, tensor)| (name.clone(), tensor.draw)).collect()
+    }
+
+    /// Whether a fixture may leave the input `name` out.
+    pub(super) fn is_optional(&self, name: &str) -> bool {
+        self.inputs.get(name).is_some_and(|tensor| tensor.is_optional)
+    }
+
+    /// What the random numbers of the input `name` are like.
+    pub(super) fn draw_of(&self, name: &str) -> InputDraw {
+        self.inputs.get(name).map(|tensor| tensor.draw).unwrap_or_default()
+    }
+
+    /// Gives the input `name` this `draw`.
+    pub(super) fn set_draw(&mut self, name: &str, draw: InputDraw) {
+        if let Some(tensor) = self.inputs.get_mut(name) {
+            tensor.draw = draw;
+        }
     }
 
     /// The tensors that functions take of which the sources do not tell the dtype.
@@ -236,7 +261,7 @@ impl Draft {
     /// room: measurements tell their shapes.
     pub fn take_tied_sizes(&mut self, tied: &TiedSizes) {
         let rename = |size: &mut String| {
-            if let Some(group) = tied.groups.iter().find(|group| group.contains(size)) {
+            if let Some(group) = tied.list_equal().find(|group| group.contains(size)) {
                 size.clone_from(&group[0]);
             }
         };

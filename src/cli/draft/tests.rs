@@ -668,7 +668,7 @@ fn a_tensor_of_another_shape_is_no_gradient() {
     let functions: Vec<&FunctionSignature> =
         found.iter().filter(|function| !function.kernel).collect();
     let mut draft = Draft::from_functions(&functions, &TypeNames::from_texts([text])).remove(0);
-    let probes = choose_size_sets(&["n".to_owned(), "m".to_owned()]).into_iter().take(2);
+    let probes = choose_size_sets(&["n".to_owned(), "m".to_owned()], 32).into_iter().take(2);
     let probes = probes.map(|sizes| {
         let [n, m] = ["n", "m"].map(|name| sizes[name]);
         let reach = [("w".to_owned(), n), ("gw".to_owned(), n * m)].into();

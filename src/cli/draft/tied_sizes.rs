@@ -10,21 +10,62 @@ const MOST_SIZES: usize = 16;
 /// So many tries are made at most.
 const MOST_TRIES: usize = 400;
 
+/// A size that follows from another: `factor * size + offset`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LinearForm {
+    pub factor: usize,
+    pub offset: usize,
+}
+
+impl LinearForm {
+    /// The size where the other one has this `number`.
+    pub fn of(self, number: usize) -> usize {
+        self.factor * number + self.offset
+    }
+}
+
+/// Sizes that are equal, and follow from another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FollowingSizes {
+    pub names: Vec<String>,
+    /// The name of the group that they follow from.
+    pub base: String,
+    pub form: LinearForm,
+}
+
 /// What is known of sizes by trying.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TiedSizes {
     /// Sizes that have to be equal, a group each.
     pub groups: Vec<Vec<String>>,
+    /// Sizes that follow from those of a group.
+    pub following: Vec<FollowingSizes>,
     /// Those of tensors with more elements than a size of another has: products.
     pub roomy: Vec<String>,
     /// Those that are numbers.
     pub numbers: BTreeMap<String, usize>,
+    /// With this number for all others a call came to its end.
+    pub usual: usize,
 }
 
 impl TiedSizes {
-    /// A name for each group.
+    /// A name for each size that may be chosen.
     pub fn names(&self) -> Vec<String> {
         self.groups.iter().map(|group| group[0].clone()).collect()
+    }
+
+    /// The names of sizes that have to be equal, those of a group each.
+    pub fn list_equal(&self) -> impl Iterator<Item = &Vec<String>> {
+        self.groups.iter().chain(self.following.iter().map(|following| &following.names))
+    }
+
+    /// A name and a number for each size that is no product: `numbers` by the names of the groups, and those that follow.
+    pub fn add_following(&self, numbers: &BTreeMap<String, usize>) -> BTreeMap<String, usize> {
+        let following = self.following.iter().filter_map(|following| {
+            let number = numbers.get(&following.base)?;
+            Some((following.names[0].clone(), following.form.of(*number)))
+        });
+        numbers.clone().into_iter().chain(following).collect()
     }
 
     /// The numbers of all sizes: `numbers` by the names of the groups, and `room` for those of products.
@@ -33,9 +74,10 @@ impl TiedSizes {
         numbers: &BTreeMap<String, usize>,
         room: usize,
     ) -> BTreeMap<String, usize> {
-        let in_groups = self.groups.iter().flat_map(|group| {
-            let number = numbers.get(&group[0]);
-            group.iter().filter_map(move |name| Some((name.clone(), *number?)))
+        let known = self.add_following(numbers);
+        let in_groups = self.list_equal().flat_map(|group| {
+            let number = known.get(&group[0]).copied();
+            group.iter().filter_map(move |name| Some((name.clone(), number?)))
         });
         let roomy = self.roomy.iter().map(|name| (name.clone(), room));
         in_groups.chain(roomy).chain(self.numbers.clone()).collect()
@@ -56,6 +98,7 @@ pub fn tie_sizes<E>(
 ) -> Result<TiedSizes, E> {
     let mut mover = SizeMover { supposition, room, accepts, tries_left: MOST_TRIES };
     let names = supposition.open_sizes();
+    let chosen = supposition.choose(&[], supposition.usual, room);
     let mut groups = Vec::new();
     let mut rest = Vec::new();
     for name in &names {
@@ -75,14 +118,64 @@ pub fn tie_sizes<E>(
                 groups.push(group);
             }
             None => {
-                numbers.insert(name.clone(), supposition.usual);
+                numbers.insert(name.clone(), chosen[name]);
             }
         }
     }
     groups.sort_by_key(|group| names.iter().position(|name| *name == group[0]));
-    let beyond = groups.split_off(groups.len().min(MEASURED_SIZES));
-    numbers.extend(beyond.into_iter().flatten().map(|name| (name, supposition.usual)));
-    Ok(TiedSizes { groups, roomy: supposition.roomy.clone(), numbers })
+    let mut tied = TiedSizes {
+        roomy: supposition.roomy.clone(),
+        usual: supposition.usual,
+        ..TiedSizes::default()
+    };
+    for group in groups {
+        let split = split_by_forms(group, supposition);
+        let count = tied.list_equal().count() + 1 + split.following.len();
+        if count <= MEASURED_SIZES {
+            tied.groups.push(split.equal);
+            tied.following.extend(split.following);
+        } else {
+            let following = split.following.into_iter().flat_map(|following| following.names);
+            let beyond = split.equal.into_iter().chain(following);
+            numbers.extend(beyond.map(|name| (name.clone(), chosen[&name])));
+        }
+    }
+    Ok(TiedSizes { numbers, ..tied })
+}
+
+/// Sizes that move together.
+#[derive(Default)]
+struct SplitGroup {
+    /// Those that are equal.
+    equal: Vec<String>,
+    following: Vec<FollowingSizes>,
+}
+
+/// Splits a group of sizes that move together into equal ones and those that `supposition` lets follow from them. Where all
+/// follow in one way they are equal.
+fn split_by_forms(group: Vec<String>, supposition: &Supposition) -> SplitGroup {
+    let mut split = SplitGroup::default();
+    let forms = group.iter().map(|name| supposition.forms.get(name).copied());
+    let forms: Vec<Option<LinearForm>> = forms.collect();
+    let base_form = if forms.contains(&None) { None } else { forms[0] };
+    let base = forms.iter().position(|form| *form == base_form).map(|place| group[place].clone());
+    for (name, form) in group.into_iter().zip(forms) {
+        match (form, &base) {
+            (Some(form), Some(base)) if base_form != Some(form) => {
+                let mut earlier = split.following.iter_mut();
+                match earlier.find(|earlier| earlier.form == form) {
+                    Some(earlier) => earlier.names.push(name),
+                    None => split.following.push(FollowingSizes {
+                        names: vec![name],
+                        base: base.clone(),
+                        form,
+                    }),
+                }
+            }
+            _ => split.equal.push(name),
+        }
+    }
+    split
 }
 
 /// Tries a call with some sizes moved.
@@ -158,6 +251,7 @@ mod tests {
             draft: draft_function(&parameters, ""),
             usual: 32,
             numbers: BTreeMap::new(),
+            forms: BTreeMap::new(),
             roomy,
         };
         let mut tries = 0;
@@ -204,6 +298,30 @@ mod tests {
         let (groups, _) = group(["k", "l", "m", "n", "o", "p", "q", "r", "s"], |_| true);
         assert_eq!(groups.len(), MEASURED_SIZES + 1);
         assert!(groups.iter().filter(|group| group.ends_with("=32")).count() == 1, "{groups:?}");
+    }
+
+    #[test]
+    fn sizes_that_follow_from_others_move_with_them_and_keep_their_names() {
+        let form = LinearForm { factor: 3, offset: 0 };
+        let supposition = Supposition {
+            draft: draft_function("at::Tensor a, at::Tensor b, at::Tensor c, at::Tensor x", ""),
+            usual: 16,
+            numbers: BTreeMap::new(),
+            forms: BTreeMap::from([("a_0".to_owned(), form)]),
+            roomy: Vec::new(),
+        };
+        let tied = tie_sizes(&supposition, 1 << 20, |numbers| {
+            Ok::<bool, ()>(numbers["a_0"] == 3 * numbers["b_0"] && numbers["b_0"] == numbers["c_0"])
+        });
+        let tied = tied.unwrap();
+        let names = |names: [&str; 2]| names.map(str::to_owned).to_vec();
+        assert_eq!(tied.groups, [names(["b_0", "c_0"]), vec!["x_0".to_owned()]]);
+        let following =
+            FollowingSizes { names: vec!["a_0".to_owned()], base: "b_0".to_owned(), form };
+        assert_eq!(tied.following, [following]);
+        let numbers = BTreeMap::from([("b_0".to_owned(), 20), ("x_0".to_owned(), 7)]);
+        let expanded = tied.expand(&numbers, 1);
+        assert_eq!(["a_0", "b_0", "c_0", "x_0"].map(|name| expanded[name]), [60, 20, 20, 7]);
     }
 
     #[test]
