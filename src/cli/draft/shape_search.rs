@@ -219,6 +219,9 @@ impl Supposition {
         // A smaller tensor is no cure for an access behind its end, but for one whose bounds are its sizes.
         if is_of_memory {
             next.extend(dimensions.chain(ones));
+            // Kernels that take images or volumes take all tensors as such.
+            let counts = 2..=MOST_DIMENSIONS;
+            next.extend(counts.filter_map(|count| self.with_dimensions_of_all(count)));
         } else {
             next.extend(ones.chain(dimensions));
         }
@@ -272,6 +275,21 @@ impl Supposition {
             next.roomy.push(size.clone());
             next
         })
+    }
+
+    /// With at least `count` dimensions of each tensor, if that is a change for several.
+    fn with_dimensions_of_all(&self, count: usize) -> Option<Supposition> {
+        let mut all = self.clone();
+        let mut changes = 0;
+        for tensor in self.draft.argument_tensors() {
+            if let Some(next) = all.with_dimensions(&tensor, count)
+                && next != all
+            {
+                all = next;
+                changes += 1;
+            }
+        }
+        (changes > 1).then_some(all)
     }
 
     /// With `count` dimensions of `tensor`, if that is a change.
@@ -696,6 +714,17 @@ pub(super) mod tests {
         });
         let draws = BTreeMap::from([("boxes".to_owned(), InputDraw::Small)]);
         assert_eq!((found.draft.list_draws(), found.numbers.len()), (draws, 0));
+    }
+
+    #[test]
+    fn all_tensors_are_images_where_a_kernel_takes_them_as_such() {
+        let draft = draft_function("at::Tensor x, at::Tensor grid, at::Tensor y", "");
+        // With fewer dimensions of another each access is far away, which tells nothing.
+        let found = suppose(&draft, 64, |draft, _| {
+            let is_image = |name: &&str| draft.shape_of(name).len() == 4;
+            if ["x", "grid"].iter().all(is_image) { Ok(()) } else { fail("x", 0) }
+        });
+        assert_eq!(found.draft.shape_of("grid").len(), 4);
     }
 
     #[test]
