@@ -141,17 +141,26 @@ pub fn measure_draft(
     if let Some(problem) = find_problem(draft) {
         return Ok(DraftMeasurement::Not { reason: problem.to_string() });
     }
-    let mut sizes = tied.expand(&first_probe.sizes, ROOM);
-    sizes.extend(own_sizes);
-    let named_sizes = draft.named_sizes();
-    sizes.retain(|name, _| named_sizes.contains(&name.as_str()));
-    let sizes = RandomSizes::from_sizes(sizes);
-    let trial = match probe_folder.open_trial(draft, &sizes)? {
+    let mut numbers = tied.expand(&first_probe.sizes, ROOM);
+    numbers.extend(own_sizes);
+    let mut sizes = choose_named_sizes(draft, &numbers);
+    let mut trial = match probe_folder.open_trial(draft, &sizes)? {
         ProbeTrial::Ready(trial) => trial,
         ProbeTrial::NoInputs(error) => {
             return Ok(DraftMeasurement::Not { reason: error.to_string() });
         }
     };
+    if let Some(narrow_draft) = draft.with_written_columns(&list_unwritten(&trial)?) {
+        let narrow_sizes = choose_named_sizes(&narrow_draft, &numbers);
+        if let ProbeTrial::Ready(narrow_trial) =
+            probe_folder.open_trial(&narrow_draft, &narrow_sizes)?
+            && matches!(narrow_trial.outcome()?.status, Status::Completed)
+        {
+            *draft = narrow_draft;
+            sizes = narrow_sizes;
+            trial = narrow_trial;
+        }
+    }
     if let Some(reason) = trial.outcome()?.call_misfit() {
         return Ok(DraftMeasurement::Not { reason: reason.to_owned() });
     }
@@ -263,6 +272,24 @@ impl<W: Fn(&Draft) -> String> ProbeFolder<'_, W> {
         let target = project.target(None)?;
         Ok(ProbeTrial::Ready(Box::new(self.lab.trial(&project.subject, &target.sources))))
     }
+}
+
+/// Those of `numbers` that are sizes of `draft`.
+fn choose_named_sizes(draft: &Draft, numbers: &BTreeMap<String, usize>) -> RandomSizes {
+    let named_sizes = draft.named_sizes();
+    let mut sizes = numbers.clone();
+    sizes.retain(|name, _| named_sizes.contains(&name.as_str()));
+    RandomSizes::from_sizes(sizes)
+}
+
+/// By output the index of the first element that nothing writes, in a plain replay.
+fn list_unwritten(trial: &Trial) -> CliResult<Vec<(String, Vec<usize>)>> {
+    let Status::Failed(failures) = &trial.outcome()?.status else { return Ok(Vec::new()) };
+    let unwritten = failures.iter().filter_map(|failure| match failure {
+        Failure::PoisonDependent { output, first, .. } => Some((output.clone(), first.clone())),
+        _ => None,
+    });
+    Ok(unwritten.collect())
 }
 
 /// What the plain replay shows of outputs.

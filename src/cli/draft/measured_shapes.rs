@@ -265,6 +265,34 @@ impl Draft {
         own_sizes
     }
 
+    /// This draft with a number for the last dimension of each result of which only the first columns are written, and of all
+    /// tensors with this size; none without such a result. `unwritten` is the index of its first other element, by result.
+    pub fn with_written_columns(&self, unwritten: &[(String, Vec<usize>)]) -> Option<Draft> {
+        let mut narrow = self.clone();
+        for (result, first) in unwritten {
+            let Some((columns, front)) = first.split_last() else { continue };
+            let Some(size) = self.shape_of(result).last() else { continue };
+            let is_last_alone = self.tensors().all(|(_, tensor)| {
+                tensor.shape.iter().rev().skip(1).all(|other_size| other_size != size)
+            });
+            let is_narrow = *columns > 0 && front.iter().all(|index| *index == 0);
+            if !is_narrow
+                || !is_last_alone
+                || !self.is_returned(result)
+                || self.sizes.contains(size)
+            {
+                continue;
+            }
+            for tensor in narrow.arrays_mut() {
+                if let Some(last) = tensor.shape.last_mut().filter(|last| *last == size) {
+                    *last = columns.to_string();
+                    tensor.doubt = Some(ShapeDoubt::Pointer);
+                }
+            }
+        }
+        (narrow != *self).then_some(narrow)
+    }
+
     /// Gives `output` and `input` one shape, unless both have theirs without doubt.
     fn unite_shapes(&mut self, output: &str, input: &str) {
         let (Some(output), Some(input)) =

@@ -707,3 +707,25 @@ fn one_build_serves_a_search_for_shapes_also_where_gradients_get_further_dimensi
     assert!(missing.is_empty(), "{missing:?}");
     assert_eq!(sizes["grad_xyz_2"], sizes["xyz_2"]);
 }
+
+#[test]
+fn a_result_that_is_written_in_its_first_columns_alone_has_so_many_columns() {
+    let text = "at::Tensor f(at::Tensor x, at::Tensor grid) {\n\
+                auto grad_grid = torch::empty_like(grid);\nreturn grad_grid;\n}\n";
+    let unit = SourceUnit { path: "k.cu", text };
+    let found = find_function_signatures(&unit, &scan_symbols(&[unit]));
+    let functions: Vec<&FunctionSignature> = found.iter().collect();
+    let mut draft = Draft::from_functions(&functions, &TypeNames::default()).remove(0);
+    draft.inputs["grid"].shape = vec!["n".to_owned(), "c".to_owned()];
+    draft.outputs["grad_grid"].shape = vec!["n".to_owned(), "c".to_owned()];
+    let unwritten = |first: &[usize]| vec![("grad_grid".to_owned(), first.to_vec())];
+    let narrow = draft.with_written_columns(&unwritten(&[0, 2])).unwrap();
+    assert_eq!(narrow.inputs["grid"].shape, ["n", "2"]);
+    assert_eq!(narrow.outputs["grad_grid"].shape, ["n", "2"]);
+    // Nothing is written, or only some rows are.
+    assert_eq!(draft.with_written_columns(&unwritten(&[0, 0])), None);
+    assert_eq!(draft.with_written_columns(&unwritten(&[3, 2])), None);
+    // The size is one of rows, too.
+    draft.inputs["x"].shape = vec!["c".to_owned(), "k".to_owned()];
+    assert_eq!(draft.with_written_columns(&unwritten(&[0, 2])), None);
+}
