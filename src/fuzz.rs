@@ -121,6 +121,7 @@ pub fn fuzz_outcome(bytes: &[u8]) {
         captured: Vec::new(),
         captured_at: None,
         captured_with: Vec::new(),
+        captured_settings: Vec::new(),
         oracle: Vec::new(),
     };
     assert!(!report::render_replay_text(&entry).is_empty());

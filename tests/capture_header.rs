@@ -123,6 +123,7 @@ int main() {
         assert_eq!(turned.strides.as_deref(), Some(&[1, 2][..]));
         assert_eq!(floats(&fixture, "scale"), [0.5]);
         let facts: Vec<_> = fixture.provenance.entries().collect();
+        let facts: Vec<(&str, &str)> = facts.iter().map(|(key, value)| (*key, &**value)).collect();
         assert!(facts.contains(&("step", "3")) && facts.contains(&("seed", "7")), "{facts:?}");
         assert!(facts.contains(&("model", "a \"model\"")), "{facts:?}");
         let expected: Vec<&str> = fixture.captured.iter().map(|one| one.name.as_str()).collect();
@@ -560,7 +561,7 @@ int main() {
     assert_eq!(floats(&fixture, "x"), [5.0, 6.0]);
     assert_eq!(floats(&fixture, "scale"), [2.0]);
     let told = |key| fixture.provenance.entries().find(|(name, _)| *name == key).expect(key).1;
-    assert_eq!((told("framework"), told("device")), ("CUDA", "a device of this test"));
+    assert_eq!((&*told("framework"), &*told("device")), ("CUDA", "a device of this test"));
     let versions = told("versions");
     assert!(versions.starts_with("compiler "), "{versions}");
     assert!(versions.ends_with(", cuda 13.0, driver_cuda 13.2"), "{versions}");

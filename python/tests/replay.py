@@ -25,7 +25,8 @@ TIMEOUT_S = 120
 
 @dataclass
 class Outcome:
-    """What a replay left: exit code (negative: a signal), outputs, answer, streams."""
+    """What a replay left: exit code (negative: a signal), outputs, answer, streams; the settings that the
+    answer told stand apart."""
 
     code: int
     outputs: dict[str, Tensor] | None
@@ -33,6 +34,7 @@ class Outcome:
     stdout: str
     stderr: str
     pid: int = 0
+    settings: dict[str, str] | None = None
 
     @property
     def error(self) -> dict[str, str]:
@@ -139,16 +141,18 @@ class Project:
 
 
 def outcome(folder: Path, code: int, stdout: str, stderr: str, pid: int = 0) -> Outcome:
-    answer = folder / "answer.json"
+    path = folder / "answer.json"
+    answer = json.loads(path.read_text()) if path.exists() else None
     outputs = folder / "outputs"
     assert not list(folder.glob("*.part")), "half a file is left"
     return Outcome(
         code,
         tensors.read(outputs) if outputs.exists() else None,
-        json.loads(answer.read_text()) if answer.exists() else None,
+        answer,
         stdout,
         stderr,
         pid,
+        answer.pop("settings", None) if answer is not None else None,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import os
 import shutil
 import signal
@@ -17,7 +18,7 @@ import numpy as np
 import pytest
 
 import gradreplay
-from gradreplay import tensors
+from gradreplay import installed, tensors
 
 pytestmark = pytest.mark.skipif("REPLAY" not in os.environ, reason="REPLAY names no program")
 
@@ -335,6 +336,71 @@ def test_what_a_capture_ran_on_is_shown_beside_what_is_here(site: Site) -> None:
     )
     doctor = site.replay("doctor")
     assert "axis          tinyloss: versions of tinyloss by pip " in doctor.stdout, doctor.stdout
+
+
+ENVIRONMENT = """\
+step0: 2 of 2 recorded versions are others here
+  numpy {numpy}, here of other contents
+  numpy-like {numpy}, not installed here
+settings: 3 of 4 that can be compared are others here
+  torch.backends.cudnn.benchmark = true, not compared
+  NVIDIA_TF32_OVERRIDE = 0, not set here
+  OMP_NUM_THREADS = 8, not compared
+  TRITON_F32_DEFAULT = ieee, here tf32
+  XLA_FLAGS = --a=1, --b
+  MKL_CBWR not set, here AVX2
+"""
+
+
+def test_other_contents_and_settings_are_shown_and_named_where_an_output_is_missed(
+    site: Site,
+) -> None:
+    fixture = site.root / "fixtures/step0/fixture.toml"
+    version = np.__version__
+    facts = f"""\
+[provenance]
+framework = "numpy"
+versions = {{ numpy = "{version}", numpy-like = "{version}" }}
+hashes = {{ numpy = "0123456789ab", numpy-like = "0123456789ab" }}
+[provenance.settings]
+"torch.backends.cudnn.benchmark" = "true"
+NVIDIA_TF32_OVERRIDE = "0"
+OMP_NUM_THREADS = "8"
+TRITON_F32_DEFAULT = "ieee"
+XLA_FLAGS = "--a=1, --b"
+"""
+    fixture.write_text(fixture.read_text() + facts)
+    site.change_harness("[inputs.x]", '[env]\nTRITON_F32_DEFAULT = "tf32"\n\n[inputs.x]')
+    variables = {"XLA_FLAGS": "--a=1, --b", "MKL_CBWR": "AVX2", "TRITON_CACHE_DIR": "/x"}
+    shown = site.replay("env", "fixtures/step0", **variables)
+    assert shown.stdout == ENVIRONMENT.format(numpy=version), shown.stdout + shown.stderr
+    document = json.loads(
+        site.replay("env", "fixtures/step0", "--format", "json", **variables).stdout
+    )
+    told = document["fixtures"][0]
+    assert (told["others"], told["other_settings"]) == (2, 3)
+    numpy_here = told["versions"][0]
+    assert numpy_here["relation"] == "other_contents", numpy_here
+    assert numpy_here["contents_here"] == installed.contents("numpy"), numpy_here
+    # An installation as it was captured.
+    fixture.write_text(fixture.read_text().replace("0123456789ab", numpy_here["contents_here"]))
+    assert f"\n  numpy {version}\n" in site.replay("env", "fixtures/step0").stdout
+    fixture.write_text(fixture.read_text().replace(numpy_here["contents_here"], "0123456789ab"))
+    # A program tells what it has itself: this one sets a variable.
+    step = site.root / "step.py"
+    step.write_text(f"import os\nos.environ['NVIDIA_TF32_OVERRIDE'] = '1'\n{step.read_text()}")
+    captured = {"y": tensors.take("y", np.full(8, 7, dtype=np.float32))}
+    tensors.write(site.root / "fixtures/step0/expected.safetensors", captured)
+    replayed = site.replay("fixtures/step0", **variables)
+    line = (
+        f"captured with numpy-like {version}, which is not installed here; NVIDIA_TF32_OVERRIDE = 0, here 1; "
+        f"numpy {version} of other contents; TRITON_F32_DEFAULT = ieee, here tf32; "
+        "1 further difference: `replay env` shows all"
+    )
+    assert line in replayed.stdout, replayed.stdout + replayed.stderr
+    document = json.loads(site.replay("fixtures/step0", "--format", "json", **variables).stdout)
+    names = [setting["name"] for setting in document["replays"][0]["captured_settings"]]
+    assert names == ["NVIDIA_TF32_OVERRIDE", "TRITON_F32_DEFAULT", "MKL_CBWR"]
 
 
 @pytest.mark.parametrize(

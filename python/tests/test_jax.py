@@ -10,6 +10,7 @@ from frameworks import need
 from replay import Project, Server
 
 from gradreplay import tensors
+from gradreplay.settings import settings
 from gradreplay.tensors import DTYPES
 
 OPTIONS = "(framework='jax')"
@@ -209,3 +210,10 @@ def test_rounding_to_integers_passes_numbers_where_that_is_asked_for(
     straight = servers[0].run(beside, precision="float64", rounding="straight", record=str(record))
     assert straight.array("y").tolist() == [1.0 + 0.5, 4.0 - 0.5]
     assert straight.array("slope").tolist() == [1.0, 1.0]
+
+
+def test_flags_that_change_numbers_are_read_as_they_are_set(jax: Any) -> None:
+    x64 = settings("jax", "cpu")["jax.config.jax_enable_x64"]
+    assert x64 == str(jax.config.jax_enable_x64).lower()
+    with jax.default_matmul_precision("highest"):
+        assert settings("jax", "cpu")["jax.config.jax_default_matmul_precision"] == "highest"

@@ -208,6 +208,16 @@ def test_twins_that_the_harness_names_are_in_the_answer(project: Project) -> Non
     assert project.run(project.inputs(**ONE), precision="float64").answer == {"twins": {"y": False}}
 
 
+def test_settings_are_told_of_the_plain_replay_alone(project: Project) -> None:
+    project.write_program(
+        "def step(x):\n    os.environ['MKL_CBWR'] = 'AVX2'\n    return {'y': x}", top="import os\n"
+    )
+    plain = project.run(project.inputs(**ONE))
+    assert plain.settings is not None and plain.settings["MKL_CBWR"] == "AVX2", plain
+    assert project.run(project.inputs(**ONE), precision="float64").settings is None
+    assert project.run(project.inputs(**ONE), rounding="up").settings is None
+
+
 # Surroundings
 
 

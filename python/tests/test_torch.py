@@ -11,6 +11,7 @@ from frameworks import need
 from replay import Project, Server
 
 from gradreplay import generators, tensors
+from gradreplay.settings import settings
 from gradreplay.tensors import DTYPES, Layout, Tensor
 
 OPTIONS = "(framework='torch')"
@@ -308,3 +309,13 @@ def test_rounding_to_integers_passes_numbers_where_that_is_asked_for(
     beside = project.inputs(x=np.array([1.5, 2.5]))
     straight = servers[0].run(beside, precision="float64", rounding="straight", record=str(record))
     assert straight.array("y").tolist() == [1.0 + 0.5, 4.0 - 0.5]
+
+
+def test_flags_that_change_numbers_are_read_as_they_are_set(torch: Any) -> None:
+    flags = settings("torch", "cuda")
+    of_matmul = [name for name in flags if name.startswith("torch.backends.cuda.matmul.")]
+    assert len(of_matmul) >= 3, flags
+    with torch.backends.cudnn.flags(enabled=True, benchmark=True, deterministic=True):
+        assert settings("torch", "cuda")["torch.backends.cudnn.benchmark"] == "true"
+    precision = settings("torch", "cpu")["torch.get_float32_matmul_precision()"]
+    assert precision == torch.get_float32_matmul_precision()

@@ -4,10 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use ::replay::bisect::{AxisAtRevision, BisectEnds, BothEnds, EnvironmentAxis, SearchTarget};
-use ::replay::environment::{
-    Environment, Python, RecordedVersion, UserShell, Workshop, begins_like,
-    compare_recorded_versions,
-};
+use ::replay::environment::{Environment, RecordedEnvironment, UserShell, Workshop, begins_like};
 use ::replay::fixture::Fixture;
 use ::replay::foreign::Keeper;
 use ::replay::harness::{Axis, AxisKind, Harness, find_nearest_word, is_axis_name};
@@ -60,14 +57,9 @@ pub fn open_user_shell() -> CliResult<UserShell> {
     Ok(UserShell { keeper, variables: std::env::vars_os().collect() })
 }
 
-/// The recorded versions of `fixture` beside those of the interpreter of its program; none if it records none, or has no
-/// program.
-pub fn list_recorded_versions(fixture: &Fixture) -> CliResult<Vec<RecordedVersion>> {
-    let (Some(versions), Some(_)) = (&fixture.provenance.versions, &fixture.harness.program) else {
-        return Ok(Vec::new());
-    };
-    let python = Python::of_program(&open_user_shell()?, &fixture.harness)?;
-    Ok(compare_recorded_versions(versions, &python))
+/// What `fixture` has recorded of the capture's environment, beside what its program has here.
+pub fn read_recorded_environment(fixture: &Fixture) -> CliResult<RecordedEnvironment> {
+    Ok(RecordedEnvironment::read(&open_user_shell()?, fixture)?)
 }
 
 /// What makes environments in this session.

@@ -192,7 +192,7 @@ fn inspect_fixture(fixture: &Fixture, origin: &str) -> CliResult<Text> {
         fixture.sizes.iter().map(|(name, size)| format!("{name} {size}")).collect();
     out.line(label_value("sizes", &sizes.join(", "), widest));
     for (key, value) in fixture.provenance.entries() {
-        out.line(label_value(key, value, widest));
+        out.line(label_value(key, &value, widest));
     }
     if !fixture.metrics.is_empty() {
         let metrics: Vec<String> =

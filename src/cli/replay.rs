@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use ::replay::bisect::On;
 use ::replay::cache::Cache;
+use ::replay::environment::{RecordedEnvironment, RecordedSetting, RecordedVersion};
 use ::replay::history::History;
 use ::replay::judge::{
     Accesses, Judgement, Verdict, check_captured, check_oracle, check_trial_accesses,
@@ -22,7 +23,7 @@ use super::cluster::{self, ClusterArgs};
 use super::completions::{fixture_completer, revision_completer};
 use super::constraint_notes::note_broken_constraints;
 use super::dump::DumpFolder;
-use super::environments::list_recorded_versions;
+use super::environments::read_recorded_environment;
 use super::error::{CliResult, CommandError};
 use super::exit;
 use super::fixtures::{self, FixtureGroup};
@@ -482,11 +483,14 @@ pub fn judge_replayed_trial(
     let captured_at =
         if captured.is_empty() { None } else { project.capture_revision(&target.sources)? };
     let is_missed = captured.iter().any(|check| check.verdict > Verdict::Equivalent);
-    let mut captured_with = Vec::new();
+    let mut recorded = RecordedEnvironment::default();
     if is_missed {
+        let fixture = &project.subject.fixture;
         // An interpreter that does not answer has no advice to give.
-        captured_with = list_recorded_versions(&project.subject.fixture).unwrap_or_default();
-        captured_with.retain(|version| !version.is_same());
+        recorded = read_recorded_environment(fixture).unwrap_or_default();
+        recorded.take_settings(fixture, &outcome.settings);
+        recorded.versions.retain(RecordedVersion::is_other);
+        recorded.settings.retain(RecordedSetting::is_other);
     }
     Ok(ReportEntry {
         fixture: project.subject.fixture.name.clone(),
@@ -494,7 +498,8 @@ pub fn judge_replayed_trial(
         outcome: outcome.clone(),
         captured,
         captured_at,
-        captured_with,
+        captured_with: recorded.versions,
+        captured_settings: recorded.settings,
         oracle,
         gradients,
         orders,
@@ -614,6 +619,7 @@ mod tests {
             launches: Vec::new(),
             launch_count: 0,
             outputs: Vec::new(),
+            settings: Default::default(),
             printed: String::new(),
         }
     }
@@ -800,6 +806,7 @@ mod tests {
                                     captured: captured.map(known).into_iter().collect(),
                                     captured_at: None,
                                     captured_with: Vec::new(),
+                                    captured_settings: Vec::new(),
                                     oracle: oracle.map(known).into_iter().collect(),
                                     gradients: check.map(gradient).into_iter().collect(),
                                     orders: ordered.then(order).into_iter().collect(),

@@ -28,7 +28,7 @@ use super::{
 use replay_base::summary::Summary;
 use replay_base::tensor::{DType, Dim};
 use replay_bisect::CapturedBy;
-use replay_engine::environment::RecordedVersion;
+use replay_engine::environment::{RecordedSetting, RecordedVersion};
 use replay_engine::judge::{Accesses, Judgement, KnownCheck, LaunchChange, Verdict};
 use replay_engine::trial::{Failure, OrderDependence, Outcome, OutputRecord, Status};
 use replay_history::Commit;
@@ -37,7 +37,7 @@ use replay_runtime::report::{AccessFinding, LaunchRecord};
 pub use bisect::{render_begin_json, render_bisect_json, render_event_json, render_recorded_json};
 pub use config::{ConfigFilePaths, ConfigOrigin, ConfigSetting, render_config_json};
 pub use diff::render_diff_json;
-pub use env::{RecordedVersions, render_env_json};
+pub use env::{RecordedFacts, render_env_json};
 pub use explain::render_explanation_json;
 pub use gradcheck::render_gradcheck_json;
 pub use inspect::{Inspected, render_inspection_json};
@@ -76,6 +76,8 @@ struct JsonReplay<'a> {
     captured_at: Option<&'a CaptureRevision>,
     /// Where a captured output is missed: the versions of the capture that are others here.
     captured_with: &'a [RecordedVersion],
+    /// Where a captured output is missed: the settings of the capture that are others here.
+    captured_settings: &'a [RecordedSetting],
     oracle: &'a [KnownCheck],
     gradients: Vec<CheckedGradient<'a>>,
     orders: &'a [OrderDependence],
@@ -199,6 +201,7 @@ fn build_json_replay(entry: &ReportEntry) -> JsonReplay<'_> {
         captured: &entry.captured,
         captured_at: entry.captured_at.as_ref(),
         captured_with: &entry.captured_with,
+        captured_settings: &entry.captured_settings,
         oracle: &entry.oracle,
         gradients: checked_gradients(&entry.gradients),
         orders: &entry.orders,

@@ -5,7 +5,7 @@ use super::numbers::{format_plural_count, format_short_number};
 use super::spans::{ReportLine, Text};
 use super::style::{BOLD, DIM, GREEN, YELLOW};
 use super::{CaptureRevision, ReportEntry};
-use replay_engine::environment::RecordedVersion;
+use replay_engine::environment::{RecordedSetting, RecordedVersion, VersionRelation};
 use replay_engine::judge::{Imprecision, KnownCheck, Verdict};
 
 /// A cause of differences between equal sources on equal inputs.
@@ -23,7 +23,7 @@ pub(super) fn render_known_outputs(entry: &ReportEntry) -> Text {
     }));
     if !entry.captured.is_empty() {
         let mut lines = describe_capture_origin(entry.captured_at.as_ref(), &entry.captured);
-        lines.extend(describe_captured_versions(&entry.captured_with));
+        lines.extend(describe_capture_environment(&entry.captured_with, &entry.captured_settings));
         lines.into_iter().for_each(|line| out.line(ReportLine::from("  ").styled(DIM, line)));
     }
     out
@@ -142,23 +142,57 @@ fn describe_capture_origin(
     lines
 }
 
-/// So many versions are named: those of the framework and what lies below it come first.
-const NAMED_VERSIONS: usize = 4;
+/// So many differences are named.
+const NAMED_DIFFERENCES: usize = 4;
 
-/// `captured with triton 3.5.1, here 3.6.0`; none where the versions are the same.
-fn describe_captured_versions(others: &[RecordedVersion]) -> Option<String> {
-    let named = &others[..others.len().min(NAMED_VERSIONS)];
-    let left_out = others.len() - named.len();
-    let words = named.iter().map(|RecordedVersion { name, captured, here }| match here {
-        Some(here) => format!("{name} {captured}, here {here}"),
-        None => format!("{name} {captured}, which is not installed here"),
-    });
-    let mut words: Vec<String> = words.collect();
+/// `captured with triton 3.5.1, here 3.6.0`; none where everything is the same. Of other versions, other settings and
+/// other contents the first is named before the second of any: versions of the framework and its flags come first.
+fn describe_capture_environment(
+    others: &[RecordedVersion],
+    settings: &[RecordedSetting],
+) -> Option<String> {
+    let (rebuilt, updated): (Vec<&RecordedVersion>, Vec<&RecordedVersion>) =
+        others.iter().partition(|version| version.relation == VersionRelation::OtherContents);
+    let kinds: [Vec<String>; 3] = [
+        updated.into_iter().map(describe_other_version).collect(),
+        settings.iter().map(describe_other_setting).collect(),
+        rebuilt.into_iter().map(|version| describe_other_contents(version)).collect(),
+    ];
+    let longest = kinds.iter().map(Vec::len).max().unwrap_or(0);
+    let in_turn =
+        (0..longest).flat_map(|place| kinds.iter().filter_map(move |kind| kind.get(place)));
+    let mut words: Vec<String> = in_turn.take(NAMED_DIFFERENCES).cloned().collect();
+    let left_out = others.len() + settings.len() - words.len();
     if left_out > 0 {
-        let packages = format_plural_count(left_out as u64, "other version", "other versions");
-        words.push(format!("{packages}: `replay env` shows all"));
+        let differences =
+            format_plural_count(left_out as u64, "further difference", "further differences");
+        words.push(format!("{differences}: `replay env` shows all"));
     }
     (!words.is_empty()).then(|| format!("captured with {}", words.join("; ")))
+}
+
+fn describe_other_version(version: &RecordedVersion) -> String {
+    let RecordedVersion { name, captured, here, .. } = version;
+    match here {
+        Some(here) => format!("{name} {captured}, here {here}"),
+        None => format!("{name} {captured}, which is not installed here"),
+    }
+}
+
+fn describe_other_contents(version: &RecordedVersion) -> String {
+    format!("{} {} of other contents", version.name, version.captured)
+}
+
+fn describe_other_setting(setting: &RecordedSetting) -> String {
+    let RecordedSetting { name, captured, here, .. } = setting;
+    let captured_words = match captured {
+        Some(captured) => format!("{name} = {captured}"),
+        None => format!("no {name}"),
+    };
+    match here {
+        Some(here) => format!("{captured_words}, here {here}"),
+        None => format!("{captured_words}, which is not set here"),
+    }
 }
 
 impl CaptureRevision {
@@ -187,6 +221,7 @@ pub(super) fn list_diverged_places(checks: &[KnownCheck]) -> Vec<String> {
 mod tests {
     use super::*;
     use replay_base::tensor::DType;
+    use replay_engine::environment::SettingRelation;
     use replay_numerics::compare::Comparison;
     use replay_numerics::noise::NoiseSummary;
 
@@ -204,21 +239,61 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_first_versions_that_differ_are_named_and_the_others_counted() {
-        let version = |number: usize| RecordedVersion {
+    fn other_version(number: usize, relation: VersionRelation) -> RecordedVersion {
+        RecordedVersion {
             name: format!("package{number}"),
             captured: format!("1.{number}"),
-            here: (number != 1).then(|| "2.0".to_owned()),
+            here: (relation != VersionRelation::NotInstalled).then(|| "2.0".to_owned()),
+            captured_contents: None,
+            contents_here: None,
+            relation,
+        }
+    }
+
+    fn other_setting(name: &str, captured: Option<&str>, here: Option<&str>) -> RecordedSetting {
+        let [captured, here] = [captured, here].map(|value| value.map(str::to_owned));
+        RecordedSetting { name: name.to_owned(), captured, here, relation: SettingRelation::Other }
+    }
+
+    #[test]
+    fn the_first_versions_that_differ_are_named_and_the_others_counted() {
+        let relation = |number| match number {
+            1 => VersionRelation::NotInstalled,
+            _ => VersionRelation::OtherVersion,
         };
-        let versions: Vec<RecordedVersion> = (0..7).map(version).collect();
-        let lines = [0, 2, 5, 7].map(|count| describe_captured_versions(&versions[..count]));
+        let versions: Vec<RecordedVersion> =
+            (0..7).map(|number| other_version(number, relation(number))).collect();
+        let lines = [0, 2, 5, 7].map(|count| describe_capture_environment(&versions[..count], &[]));
         assert_eq!(lines[0], None);
         let lines: Vec<String> = lines.into_iter().flatten().collect();
         insta::assert_snapshot!(lines.join("\n"), @"
         captured with package0 1.0, here 2.0; package1 1.1, which is not installed here
-        captured with package0 1.0, here 2.0; package1 1.1, which is not installed here; package2 1.2, here 2.0; package3 1.3, here 2.0; 1 other version: `replay env` shows all
-        captured with package0 1.0, here 2.0; package1 1.1, which is not installed here; package2 1.2, here 2.0; package3 1.3, here 2.0; 3 other versions: `replay env` shows all
+        captured with package0 1.0, here 2.0; package1 1.1, which is not installed here; package2 1.2, here 2.0; package3 1.3, here 2.0; 1 further difference: `replay env` shows all
+        captured with package0 1.0, here 2.0; package1 1.1, which is not installed here; package2 1.2, here 2.0; package3 1.3, here 2.0; 3 further differences: `replay env` shows all
+        ");
+    }
+
+    #[test]
+    fn other_versions_settings_and_contents_are_named_in_turn() {
+        let contents = VersionRelation::OtherContents;
+        let settings = [
+            other_setting("torch.backends.cudnn.benchmark", Some("true"), Some("false")),
+            other_setting("NVIDIA_TF32_OVERRIDE", Some("0"), None),
+            other_setting("MKL_CBWR", None, Some("AVX2")),
+        ];
+        let version = VersionRelation::OtherVersion;
+        let versions =
+            [other_version(0, contents), other_version(1, version), other_version(2, version)];
+        let lines = [
+            describe_capture_environment(&versions[..1], &[]),
+            describe_capture_environment(&[], &settings),
+            describe_capture_environment(&versions, &settings),
+        ];
+        let lines: Vec<String> = lines.into_iter().flatten().collect();
+        insta::assert_snapshot!(lines.join("\n"), @"
+        captured with package0 1.0 of other contents
+        captured with torch.backends.cudnn.benchmark = true, here false; NVIDIA_TF32_OVERRIDE = 0, which is not set here; no MKL_CBWR, here AVX2
+        captured with package1 1.1, here 2.0; torch.backends.cudnn.benchmark = true, here false; package0 1.0 of other contents; package2 1.2, here 2.0; 2 further differences: `replay env` shows all
         ");
     }
 

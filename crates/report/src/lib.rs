@@ -50,7 +50,7 @@ pub use html::{
 };
 pub use hunks::hunks_tested_line;
 pub use json::{
-    ConfigFilePaths, ConfigOrigin, ConfigSetting, Inspected, RecordedVersions, render_begin_json,
+    ConfigFilePaths, ConfigOrigin, ConfigSetting, Inspected, RecordedFacts, render_begin_json,
     render_bisect_json, render_config_json, render_diff_json, render_env_json, render_event_json,
     render_explanation_json, render_gradcheck_json, render_inspection_json, render_log_json,
     render_recorded_json, render_replay_json, render_shrink_json, render_step_json,
@@ -85,7 +85,7 @@ pub use text::{
 use std::time::Duration;
 
 use replay_bisect::Lineage;
-use replay_engine::environment::RecordedVersion;
+use replay_engine::environment::{RecordedSetting, RecordedVersion};
 use replay_engine::judge::{Accesses, GradientCheck, Judgement, KnownCheck, OutputPicture};
 use replay_engine::trial::{OrderDependence, Outcome};
 use replay_history::Commit;
@@ -116,6 +116,8 @@ pub struct ReportEntry {
     pub captured_at: Option<CaptureRevision>,
     /// Where a captured output is missed: the versions of the capture that are others here.
     pub captured_with: Vec<RecordedVersion>,
+    /// Where a captured output is missed: the settings of the capture that are others here.
+    pub captured_settings: Vec<RecordedSetting>,
     /// The outputs compared with the oracle of the fixture.
     pub oracle: Vec<KnownCheck>,
     /// The declared gradients, compared with their loss.
@@ -228,6 +230,7 @@ fn create_sample_entry(status: replay_engine::trial::Status) -> ReportEntry {
         launches: Vec::new(),
         launch_count: 0,
         outputs: Vec::new(),
+        settings: Default::default(),
         printed: String::new(),
     };
     ReportEntry {
@@ -237,6 +240,7 @@ fn create_sample_entry(status: replay_engine::trial::Status) -> ReportEntry {
         captured: Vec::new(),
         captured_at: None,
         captured_with: Vec::new(),
+        captured_settings: Vec::new(),
         oracle: Vec::new(),
         gradients: Vec::new(),
         orders: Vec::new(),

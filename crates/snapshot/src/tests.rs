@@ -43,6 +43,7 @@ fn outcome(values: &[f32]) -> Outcome {
             shows_unwritten: true,
             slices: vec![Slices { dim: "head".to_owned(), norms }],
         }],
+        settings: Default::default(),
         printed: String::new(),
     }
 }

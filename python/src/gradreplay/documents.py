@@ -58,6 +58,7 @@ Number: TypeAlias = float
 ObstacleEffect: TypeAlias = Literal["no_shadow", "ends_where_run", "not_reached"]
 Other: TypeAlias = Literal["trusted", "captured", "oracle"]
 Probe: TypeAlias = Literal["rounding", "order", "inputs"]
+SettingRelation: TypeAlias = Literal["same", "other", "not_compared"]
 Severity: TypeAlias = Literal["wrong", "unusual", "note"]
 ShrinkAnswerWord: TypeAlias = Literal[
     "nothing_smaller", "no_finding", "untestable", "cut", "unsteady"
@@ -85,6 +86,9 @@ StraightThrough: TypeAlias = Literal["slope", "slope_of_held_scale", "unrounded"
 Tool: TypeAlias = Literal["memcheck", "racecheck", "initcheck", "synccheck"]
 Verdict: TypeAlias = Literal[
     "identical", "equivalent", "unchecked", "unknown", "untestable", "diverged", "failed"
+]
+VersionRelation: TypeAlias = Literal[
+    "other_version", "not_installed", "same", "other_contents", "not_compared"
 ]
 WayBackWord: TypeAlias = Literal[
     "already_back",
@@ -1288,6 +1292,8 @@ class NewSources:
     captured_at: CaptureRevision | None
     captured_with: tuple[RecordedVersion, ...]
     """Where a captured output is missed: the versions of the capture that are others here."""
+    captured_settings: tuple[RecordedSetting, ...]
+    """Where a captured output is missed: the settings of the capture that are others here."""
     oracle: tuple[KnownCheck, ...]
     gradients: tuple[GradientCheck, ...]
     orders: tuple[OrderDependence, ...]
@@ -1579,23 +1585,11 @@ class RecordedEnvironments(Report):
 
     schema: Literal["replay-env/1"]
     run: RunRecord
-    fixtures: tuple[RecordedVersions, ...]
+    fixtures: tuple[RecordedFacts, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordedVersion:
-    """A package, as a capture had it and as it is here."""
-
-    name: str
-    """The package, or `python`."""
-    captured: str
-    """Its version when the tensors were captured."""
-    here: str | None
-    """Its version here; null if it is not installed."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RecordedVersions:
+class RecordedFacts:
     """What a fixture was captured with."""
 
     fixture: str
@@ -1603,9 +1597,47 @@ class RecordedVersions:
     folder: str
     """The folder, as it was named."""
     others: int
-    """How many of the versions are others here."""
+    """How many of the packages and tools are others here."""
+    other_settings: int
+    """How many of the settings are others here."""
     versions: tuple[RecordedVersion, ...]
-    """The recorded versions; empty if it records none."""
+    """The recorded packages and tools; empty if it records none."""
+    settings: tuple[RecordedSetting, ...]
+    """The recorded settings, and the variables that are set here alone; empty if it records
+    none.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedSetting:
+    """A flag of a framework, or a variable, as a capture had it and as it is here."""
+
+    name: str
+    """The variable, or the expression that gives the flag."""
+    captured: str | None
+    """Its value when the tensors were captured; null if it was not set."""
+    here: str | None
+    """Its value here; null if it is not set, or not known."""
+    relation: SettingRelation
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedVersion:
+    """A package or a tool, as a capture had it and as it is here."""
+
+    name: str
+    """The package, or `python`, `cuda`, `cudnn`, `driver`, `cxx` or `nvcc`."""
+    captured: str
+    """Its version when the tensors were captured."""
+    here: str | None
+    """Its version here; null if it is not installed, or not known."""
+    captured_contents: str | None
+    """Digits of a hash of its files when the tensors were captured, or `editable`; null if not
+    recorded.
+    """
+    contents_here: str | None
+    """The same here; null if not known."""
+    relation: VersionRelation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1647,6 +1679,8 @@ class Replay:
     captured_at: CaptureRevision | None
     captured_with: tuple[RecordedVersion, ...]
     """Where a captured output is missed: the versions of the capture that are others here."""
+    captured_settings: tuple[RecordedSetting, ...]
+    """Where a captured output is missed: the settings of the capture that are others here."""
     oracle: tuple[KnownCheck, ...]
     gradients: tuple[GradientCheck, ...]
     orders: tuple[OrderDependence, ...]

@@ -104,6 +104,8 @@ class Answer:
     twins: Mapping[str, bool] = field(default_factory=dict)
     # The findings of a checked replay, or why there is none.
     accesses: Mapping[str, Any] | None = None
+    # The flags of frameworks and the variables, as the function has left them.
+    settings: Mapping[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
@@ -125,6 +127,8 @@ class Answer:
             content["twins"] = dict(self.twins)
         if self.accesses is not None:
             content["accesses"] = dict(self.accesses)
+        if self.settings:
+            content["settings"] = dict(self.settings)
         if self.notes:
             content["notes"] = self.notes
         return content

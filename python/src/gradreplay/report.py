@@ -95,7 +95,7 @@ _ROWS: Mapping[str, str] = {
     "Step": "tensors",
     "Inspection": "fixtures",
     "RecordedEnvironments": "fixtures",
-    "RecordedVersions": "versions",
+    "RecordedFacts": "versions",
     "Inspected": "inputs",
     "Search": "tested",
     "Shrinking": "sizes",

@@ -22,6 +22,7 @@ from .generators import restored
 from .notes import note, said
 from .protocol import Answer, Request, say_begun, say_waiting
 from .rounding import directed
+from .settings import settings
 from .signatures import signature
 from .tensors import Framework, MissingPackage, Tensor, TensorError, TensorFileError
 from .triton_accesses import Recorder
@@ -61,6 +62,9 @@ def replay(harness: Harness, request: Request, program: Path | None) -> int:
         answer.error = _fault(error, place)
         code = answer.error.exit_code
         sys.stderr.write(f"{answer.error.traceback or answer.error.message}\n")
+    if request.precision == "native" and request.rounding == "nearest":
+        # Twins have flags of their own, and probes those of this replay.
+        answer.settings = settings(harness.framework, request.device)
     answer.notes = said()
     if request.answer is not None:
         answer.write(request.answer)

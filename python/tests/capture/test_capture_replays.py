@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from written import header, names
 
-from gradreplay import capture, tensors
+from gradreplay import capture, installed, tensors
 
 LOSSES = {
     "torch": """
@@ -215,7 +215,7 @@ def test_provenance_names_step_seed_commit_command_and_versions() -> None:
     commit = subprocess.run(
         [*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True
     ).stdout.strip()
-    python("train.py")
+    python("train.py", MKL_CBWR="AVX2", TRITON_SECRET="x")
     text = Path("fixtures/step0/fixture.toml").read_text()
     assert f'step = 0\nseed = 11\ncommit = "{commit}"\ndirty = false\n' in text
     assert "train.py" in text and 'framework = "numpy"' in text and '(cpu)"' in text
@@ -223,6 +223,11 @@ def test_provenance_names_step_seed_commit_command_and_versions() -> None:
     assert f'versions = {{ python = "{version}", numpy = "{np.__version__}", ' in text
     # Packages that the training imports come with it, and no others.
     assert '"dotted.package" = "1.5"' in text and "pytest" not in text, text
+    # Of the other package nobody has recorded what is in it.
+    hashes = next(line for line in text.splitlines() if line.startswith("hashes = { "))
+    assert f'numpy = "{installed.contents("numpy")}"' in hashes and "dotted" not in hashes, hashes
+    settings = next(line for line in text.splitlines() if line.startswith("settings = { "))
+    assert 'MKL_CBWR = "AVX2"' in settings and "SECRET" not in settings, settings
     capture_env = subprocess.run(
         [os.environ["REPLAY"], "env", "fixtures/step0"], capture_output=True, text=True
     )

@@ -26,7 +26,9 @@ pub use self::image::ContainerRuntime;
 use self::nightly::Nightly;
 pub use self::packages::Python;
 use self::packages::{Requirement, Scope};
-pub use self::recorded::{RecordedVersion, compare_recorded_versions};
+pub use self::recorded::{
+    RecordedEnvironment, RecordedSetting, RecordedVersion, SettingRelation, VersionRelation,
+};
 pub use self::versions::begins_like;
 use crate::compile::Compiler;
 use crate::program::ProgramImage;

@@ -140,6 +140,13 @@ impl Python {
         self.description.lines().skip(OWN_LINES)
     }
 
+    /// One that was not asked.
+    #[cfg(test)]
+    pub(super) fn described(description: &str) -> Python {
+        let folder = PathBuf::new();
+        Python { word: "python3".into(), folder, description: description.to_owned() }
+    }
+
     /// What installs packages for it, such as `pip 23.2.1 from ...`.
     ///
     /// # Errors
@@ -522,11 +529,7 @@ mod tests {
     fn packages_take_the_place_of_those_with_their_name_however_it_is_written() {
         let description =
             "/usr/bin/python3\npython 3.11\nJinja2 3.1\nml_dtypes 0.6.0\nnumpy 2.3.5\n";
-        let python = Python {
-            word: "python3".into(),
-            folder: PathBuf::new(),
-            description: description.into(),
-        };
+        let python = Python::described(description);
         let replaced = InstalledPackage {
             name: "ml-dtypes".to_owned(),
             version: "0.4.1".to_owned(),

@@ -1,6 +1,6 @@
 //! The words of a program about a replay, besides its outputs.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use serde::Deserialize;
@@ -34,6 +34,8 @@ pub(super) struct ProgramAnswer {
     pub accesses: Option<AnsweredAccesses>,
     /// By output, whether wider inputs widened its computation.
     pub twins: HashMap<String, bool>,
+    /// The flags of frameworks and the variables that it had.
+    pub settings: BTreeMap<String, String>,
     pub notes: Vec<String>,
 }
 

@@ -60,7 +60,7 @@ pub(super) fn is_deciding_variable(name: &OsStr, named_variables: &[String]) -> 
 
 /// The environment of every command of a harness: what the user's has for it, `named_variables` among it, with the
 /// harness's own variables. Others keep the machine and earlier runs out of the results.
-pub(super) fn program_environment<'e>(
+pub(crate) fn program_environment<'e>(
     user: &[(OsString, OsString)],
     named_variables: &[String],
     own_variables: impl Iterator<Item = (&'e String, &'e String)>,

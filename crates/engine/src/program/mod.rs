@@ -23,6 +23,7 @@ mod stream;
 mod tree;
 mod walls;
 
+pub(crate) use self::environment::program_environment;
 pub use self::error::ProgramError;
 pub(crate) use self::error::ROOT_ADVICE;
 pub use self::image::ProgramImage;

@@ -548,6 +548,7 @@ impl Runner {
         run.is_unwritten_unknown = answer.unwritten != Some(Effect::Applied);
         run.has_other_roundings = answer.other_roundings;
         run.is_ordered = answer.order == Some(Effect::Applied);
+        run.settings = answer.settings.clone();
         run.printed = printed;
         Ok(run)
     }

@@ -73,7 +73,8 @@ impl Trial {
         let Some(known) = known_outcomes.find(|known| gives_bits_of(&run, known)) else {
             return self.replayed_from(variant, Some(run));
         };
-        let outcome = Outcome { printed: run.printed.clone(), ..known.clone() };
+        let (settings, printed) = (run.settings.clone(), run.printed.clone());
+        let outcome = Outcome { settings, printed, ..known.clone() };
         self.lab.keep(CacheKind::Outcome, &key, &outcome)?;
         self.note_opened(variant)?;
         self.has_one_run.store(true, Ordering::Relaxed);
@@ -138,6 +139,7 @@ mod tests {
             launches: Vec::new(),
             launch_count: 0,
             outputs: vec![record],
+            settings: Default::default(),
             printed: String::new(),
         }
     }

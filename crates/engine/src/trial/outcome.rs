@@ -1,5 +1,7 @@
 //! The outcome of a replay: its ending, its outputs, and the failures of one run.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::worker::{Ending, NOTE};
@@ -29,6 +31,8 @@ pub struct Outcome {
     pub launch_count: u64,
     /// The outputs, in the order of the harness; empty unless the call returned.
     pub outputs: Vec<OutputRecord>,
+    /// The flags of frameworks and the variables that a program had, as far as it has told them.
+    pub settings: BTreeMap<String, String>,
     /// The text printed by the code.
     pub printed: String,
 }

@@ -262,6 +262,7 @@ impl Trial {
             launches: Vec::new(),
             launch_count: 0,
             outputs: Vec::new(),
+            settings: Default::default(),
             printed: String::new(),
         }
     }
@@ -301,6 +302,7 @@ impl Trial {
             launches: run.launches.clone(),
             launch_count: run.launch_count,
             outputs,
+            settings: run.settings.clone(),
             printed: run.printed.clone(),
         })
     }
@@ -585,6 +587,7 @@ mod tests {
             launches: Vec::new(),
             launch_count: 0,
             outputs: Vec::new(),
+            settings: Default::default(),
             printed: String::new(),
         }
     }

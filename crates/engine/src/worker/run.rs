@@ -1,6 +1,7 @@
 //! The result of one run: turns a child's account into readable outputs.
 #![allow(unsafe_code)]
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -119,6 +120,8 @@ pub struct Run {
     pub has_other_roundings: bool,
     /// Whether a program could run a grid in the wanted order.
     pub is_ordered: bool,
+    /// The flags of frameworks and the variables that a program had, as far as it has told them.
+    pub settings: BTreeMap<String, String>,
     /// The text printed by the code.
     pub printed: String,
     /// Time until the inputs lay on the device, from when it was ready.

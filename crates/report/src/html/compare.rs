@@ -40,6 +40,7 @@ impl Compared {
             captured: Vec::new(),
             captured_at: None,
             captured_with: Vec::new(),
+            captured_settings: Vec::new(),
             oracle: Vec::new(),
             gradients: Vec::new(),
             orders: Vec::new(),

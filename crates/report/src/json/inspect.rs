@@ -135,7 +135,7 @@ impl Inspected {
         captured_at: Option<CaptureRevision>,
         shifts: Vec<(String, String, Shift)>,
     ) -> Result<Inspected, FixtureError> {
-        let facts = fixture.provenance.entries().map(|(key, value)| (key, value.to_owned()));
+        let facts = fixture.provenance.entries().map(|(key, value)| (key, value.into_owned()));
         let shifts =
             shifts.into_iter().map(|(tokens, next, shift)| InspectedShift { tokens, next, shift });
         Ok(Inspected {

@@ -221,7 +221,7 @@ def _facts(facts: Mapping[str, Fact]) -> list[str]:
     for key, fact in facts.items():
         if isinstance(fact, Mapping):
             entries = ", ".join(f"{_key(name)} = {text(value)}" for name, value in fact.items())
-            lines.append(f"{key} = {{ {entries} }}")
+            lines.append(f"{key} = {{ {entries} }}" if entries else f"{key} = {{}}")
         elif isinstance(fact, bool):
             lines.append(f"{key} = {str(fact).lower()}")
         else:

@@ -1,4 +1,4 @@
-"""Where captured tensors come from: step, seed, commit, command, framework, device and versions."""
+"""Where captured tensors come from: step, seed, commit, command, framework, device, versions and settings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# The value of a key; of `versions`, a table.
+from .. import installed
+from ..settings import settings
+
+# The value of a key; of `versions`, `hashes` and `settings`, a table.
 Fact = str | int | bool | Mapping[str, str]
 
 
@@ -94,24 +97,38 @@ def command_line() -> str:
 def versions(framework: str, device: str) -> Mapping[str, str]:
     """The versions of Python, the framework and what lies below it, down to the driver of a GPU.
 
-    Those of the other packages that this process has imported come behind them."""
+    Those of the other packages that this process has imported come behind them, and the compilers of
+    extensions, where it may have built some."""
     packages = {
         "torch": ["torch", "triton", "numpy"],
         "jax": ["jax", "jaxlib", "numpy"],
     }.get(framework, ["numpy"])
     known = {"python": platform.python_version()}
-    for package in packages:
-        version = _version(package)
-        if version is not None:
-            known[package] = version
-    for package in _imported_packages():
+    for package in [
+        *packages,
+        *_imported_packages(),
+        *([] if device.endswith("cpu") else _gpu_libraries()),
+    ]:
         version = _version(package)
         if version is not None:
             known.setdefault(package, version)
+    if any(module in sys.modules for module in _BUILDERS):
+        known |= installed.compilers()
     if not device.endswith("cpu"):
-        below = {"cuda": _cuda(framework), "driver": _driver()}
+        below = {"cuda": _cuda(framework), "cudnn": _cudnn(framework), "driver": installed.driver()}
         known |= {name: version for name, version in below.items() if version is not None}
     return known
+
+
+# With these modules PyTorch compiles code of the user's, or its own.
+_BUILDERS = ("torch.utils.cpp_extension", "torch._inductor.codecache")
+
+
+@functools.cache
+def hashes(framework: str, device: str) -> Mapping[str, str]:
+    """What identifies the files of the packages in :func:`versions`."""
+    known = {package: installed.contents(package) for package in versions(framework, device)}
+    return {package: text for package, text in known.items() if text is not None}
 
 
 def _imported_packages() -> list[str]:
@@ -119,6 +136,15 @@ def _imported_packages() -> list[str]:
     packages = importlib.metadata.packages_distributions()
     modules = {name.partition(".")[0] for name in sys.modules}
     return sorted({package for module in modules for package in packages.get(module, ())})
+
+
+def _gpu_libraries() -> list[str]:
+    """The installed packages with NVIDIA's libraries that compute: frameworks load their files alone."""
+    names = {str(found.metadata["Name"]) for found in importlib.metadata.distributions()}
+    return sorted(name for name in names if _GPU_LIBRARY.match(name))
+
+
+_GPU_LIBRARY = re.compile("nvidia-(cublas|cuda-nvrtc|cudnn|cufft|curand|cusolver|cusparse|nccl)")
 
 
 def _cuda(framework: str) -> str | None:
@@ -135,15 +161,16 @@ def _cuda(framework: str) -> str | None:
     return f"{int(found[1]) // 1000}.{int(found[1]) % 1000 // 10}" if found else None
 
 
-@functools.cache
-def _driver() -> str | None:
-    """The version of NVIDIA's driver."""
-    try:
-        with open("/proc/driver/nvidia/version", encoding="utf-8", errors="replace") as file:
-            found = re.search(r"Kernel Module.*?\s(\d+\.[\d.]+)", file.read())
-    except OSError:
+def _cudnn(framework: str) -> str | None:
+    """The version of cuDNN that PyTorch has loaded."""
+    torch: Any = sys.modules.get("torch")
+    if framework != "torch" or torch is None:
         return None
-    return found[1] if found else None
+    try:
+        number = torch.backends.cudnn.version()
+    except (AttributeError, RuntimeError):
+        return None
+    return str(number) if number is not None else None
 
 
 @functools.cache
@@ -242,4 +269,6 @@ def facts(framework: str, device: str, step: int, given_seed: int | None) -> dic
     known["framework"] = framework
     known["device"] = device_name(framework, device)
     known["versions"] = versions(framework, device)
+    known["hashes"] = hashes(framework, device)
+    known["settings"] = settings(framework, device)
     return known
