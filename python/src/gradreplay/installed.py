@@ -137,11 +137,12 @@ _LEFT_OUT = re.compile(r"_(DIR|HOME|HOST|PORT|URL|KEYS?|TOKENS?|SECRET|PASSWORD|
 
 def deciding_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """Those variables that change what libraries compute, in the order of their names."""
-    return {
-        name: value
-        for name, value in sorted(environment.items())
+    names = [
+        name
+        for name in environment
         if name in _VARIABLES or (name.startswith(_BEGINNINGS) and not _LEFT_OUT.search(name))
-    }
+    ]
+    return {name: environment[name] for name in sorted(names)}
 
 
 def main(names: Sequence[str]) -> None:
