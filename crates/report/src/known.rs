@@ -156,7 +156,7 @@ fn describe_capture_environment(
     let kinds: [Vec<String>; 3] = [
         updated.into_iter().map(describe_other_version).collect(),
         settings.iter().map(describe_other_setting).collect(),
-        rebuilt.into_iter().map(|version| describe_other_contents(version)).collect(),
+        rebuilt.into_iter().map(describe_other_contents).collect(),
     ];
     let longest = kinds.iter().map(Vec::len).max().unwrap_or(0);
     let in_turn =
