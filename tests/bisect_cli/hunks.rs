@@ -101,6 +101,76 @@ fn two_hunks_that_are_needed_together_are_named_and_taken_back_on_a_later_commit
     assert!(!search.stdout.contains("hint:"), "{}", search.stdout);
 }
 
+/// A call of a function with two factors of the same type.
+const SHIFT: &str = "__device__ float shift(float x, float a, float b) { return x * a + b; }
+
+
+
+
+__global__ void k(const float* x, float* y) {
+  int i = threadIdx.x;
+
+
+
+
+  y[i] = shift(x[i], 0.5f, 2.0f);
+}
+
+
+
+
+void run(const float* x, float* y, int n) {
+  k<<<1, n>>>(x, y);
+}
+";
+
+/// What `blame` says of the change from `before` to `after`.
+fn blame_change(before: &str, after: &str) -> String {
+    let env = TestEnv::new().with_kernel(before, CALL);
+    let ids = [env.repo.git(&["rev-parse", "HEAD"]), env.repo.commit_file("k.cu", after, "Change")];
+    let run = blame(&env, "main");
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    answer(&run, &ids).split("\n\n").next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn halves_of_a_change_with_another_error_stand_below_the_set_with_the_commits_own() {
+    let other_signature = SHIFT
+        .replace("float a, float b)", "float b, float a)")
+        .replace("int i = threadIdx.x", "const int i = threadIdx.x")
+        .replace("0.5f, 2.0f", "2.0f, 0.75f");
+    insta::assert_snapshot!(blame_change(SHIFT, &other_signature), @"
+    k.cu:1 and k.cu:12 together move y by rel. 0.21, as the whole commit does; the other hunk does not
+      k.cu:1 alone moves y by rel. 0.85, not as the whole commit does
+      k.cu:12 alone moves y by rel. 0.91, not as the whole commit does
+    reversing them on [C1] gives the good bits again
+    ");
+    let two_defects = BEFORE
+        .replace("#define TWICE(a)", "#define MORE 1.0f\n#define TWICE(a)")
+        .replace("a * 0.5f", "a * 0.75f")
+        .replace("TWICE(half(TWICE(x[i])));", "TWICE(half(TWICE(x[i]))) + MORE;");
+    insta::assert_snapshot!(blame_change(BEFORE, &two_defects), @"
+    k.cu:1, k.cu:12 and k.cu:23, all its hunks, together move y by rel. 0.67: none of them can be left out
+      k.cu:12 alone moves y by rel. 0.5, not as the whole commit does
+      k.cu:1 and k.cu:23 together move y by rel. 0.18, not as the whole commit does
+      k.cu:1 alone does not
+      k.cu:23 alone cannot be tested: the sources do not compile: k.cu:22:37: error: 'MORE' was not declared in this scope
+    reversing them on [C1] gives the good bits again
+    ");
+}
+
+#[test]
+fn a_set_with_the_commits_own_error_is_named_before_one_whose_error_it_hides() {
+    let clamped = SHIFT
+        .replace("return x * a + b", "return (x > 2.0f ? 8.0f * x : x) * a + b")
+        .replace("shift(x[i], 0.5f, 2.0f);", "fminf(shift(x[i], 0.5f, 2.0f), 1.0f);");
+    insta::assert_snapshot!(blame_change(SHIFT, &clamped), @"
+    k.cu:12 alone moves y by rel. 0.7
+    k.cu:1 alone moves y by rel. 2.7 (the whole commit by 0.7)
+    reversing them on [C1] gives the good bits again
+    ");
+}
+
 #[test]
 fn an_only_hunk_needs_no_test_and_lines_that_changed_since_are_in_the_way() {
     let (env, ids) = history(TestEnv::new(), &[RIGHT, WRONG, ("x[i] * 3.0f", "")]);

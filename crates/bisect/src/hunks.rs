@@ -6,6 +6,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use self::whole_change::WholeChange;
 use super::conclusion::SearchReport;
 use super::direction::Direction;
 use super::probe::{Seen, Sources};
@@ -46,11 +47,13 @@ pub struct HunkReport {
     pub besides: usize,
     /// The smallest sets that carry the defect, each without the others.
     pub carriers: Vec<Carrier>,
-    /// The answer of all hunks outside of `carriers` together; none where there are none, or the tests ran out.
+    /// The smallest set that moves the outputs as the whole commit does, where no carrier does.
+    pub as_commit: Option<Carrier>,
+    /// The answer of all hunks outside of these sets together; none where there are none, or the tests ran out.
     pub others: Option<TestAnswer>,
     /// The number of tests.
     pub tested: usize,
-    /// The carriers, taken back from a later revision.
+    /// These sets, taken back from a later revision.
     pub way_back: Option<WayBack>,
 }
 
@@ -111,9 +114,10 @@ impl HunkReport {
         &(&all - &self.inert) - &self.unopened
     }
 
-    /// The hunks of all carriers.
+    /// The hunks of all sets that carry the defect.
     pub fn carried(&self) -> ChangeSet {
-        self.carriers.iter().flat_map(|carrier| carrier.hunks.iter().copied()).collect()
+        let sets = self.carriers.iter().chain(&self.as_commit);
+        sets.flat_map(|carrier| carrier.hunks.iter().copied()).collect()
     }
 }
 
@@ -194,6 +198,68 @@ struct HunkTests<'a> {
     after: Vec<Arc<SourceSet>>,
 }
 
+/// Sets of hunks with their answers; none is tested twice.
+struct TestedSets<'a, 'l> {
+    tests: &'a HunkTests<'a>,
+    listener: &'a mut SearchListener<'l>,
+    most_tests: usize,
+    results: HashMap<ChangeSet, (TestAnswer, Seen)>,
+}
+
+impl TestedSets<'_, '_> {
+    /// The answers of `sets`, in their order.
+    fn answer(&mut self, sets: &[ChangeSet]) -> Result<Vec<TestAnswer>, BisectError> {
+        let mut open_sets = sets.to_vec();
+        open_sets.retain(|set| !self.results.contains_key(set));
+        let results = self.tests.test_sets(&open_sets, self.listener)?;
+        self.results.extend(open_sets.into_iter().zip(results));
+        Ok(sets.iter().map(|set| self.results[set].0).collect())
+    }
+
+    /// The answer of `set`; none if it is empty, or the tests ran out.
+    fn answer_one(&mut self, set: &ChangeSet) -> Result<Option<TestAnswer>, BisectError> {
+        let is_open = !self.results.contains_key(set);
+        if set.is_empty() || is_open && self.tests_left() == 0 {
+            return Ok(None);
+        }
+        Ok(self.answer(std::slice::from_ref(set))?.pop())
+    }
+
+    fn tests_left(&self) -> usize {
+        self.most_tests - self.results.len()
+    }
+
+    /// The answers of `sets` to the question whether they move the outputs as the whole commit does.
+    fn compare(
+        &mut self,
+        sets: &[ChangeSet],
+        whole: &WholeChange<'_>,
+    ) -> Result<Vec<TestAnswer>, BisectError> {
+        let mut answers = self.answer(sets)?;
+        for (set, answer) in sets.iter().zip(&mut answers) {
+            if *answer == TestAnswer::Bad && !whole.is_made_by(set, &self.results[set].1)? {
+                *answer = TestAnswer::Good;
+            }
+        }
+        Ok(answers)
+    }
+
+    fn describe(&self, minimum: Minimum, candidates: &ChangeSet) -> Carrier {
+        let Minimum { changes, is_minimal } = minimum;
+        let seen = match self.results.get(&changes) {
+            Some((_, seen)) => seen.clone(),
+            None if changes == *candidates => self.tests.shown_by_culprit(),
+            None => Seen::default(),
+        };
+        let alone = changes.iter().filter(|_| changes.len() > 1).filter_map(|&hunk| {
+            let (answer, seen) = self.results.get(&ChangeSet::from([hunk]))?;
+            Some((hunk, *answer, seen.clone()))
+        });
+        let alone = alone.collect();
+        Carrier { hunks: changes, is_minimal, seen, alone }
+    }
+}
+
 impl HunkTests<'_> {
     fn find_carriers(
         &self,
@@ -202,13 +268,13 @@ impl HunkTests<'_> {
         sides: [&Seen; 2],
     ) -> Result<HunkReport, BisectError> {
         let code_hunks = self.list_code_hunks();
-        let hunks = self.change.hunks().to_vec();
         let mut hunk_report = HunkReport {
             inert: find_inert_hunks(&self.change, &code_hunks),
             unopened: self.find_unopened_hunks(sides),
-            hunks,
+            hunks: self.change.hunks().to_vec(),
             besides: 0,
             carriers: Vec::new(),
+            as_commit: None,
             others: None,
             tested: 0,
             way_back: None,
@@ -218,48 +284,86 @@ impl HunkTests<'_> {
             hunk_report.inert.clear();
             hunk_report.unopened.clear();
         }
-        let mut left = hunk_report.candidates();
+        let candidates = hunk_report.candidates();
         let groups = group_by_function(&self.change, &code_hunks);
-        let mut results: HashMap<ChangeSet, Seen> = HashMap::new();
-        let mut tester = |sets: &[ChangeSet]| self.test_sets(sets, &mut results, listener);
+        let most_tests = self.most_tests(options);
+        let results = HashMap::new();
+        let mut sets = TestedSets { tests: self, listener, most_tests, results };
+        let mut minima = self.find_smallest_sets(&mut sets, &groups, &candidates)?;
+        let as_commit = self.find_set_like_commit(&mut sets, &groups, &candidates, &mut minima)?;
+        hunk_report.carriers =
+            minima.into_iter().map(|minimum| sets.describe(minimum, &candidates)).collect();
+        hunk_report.as_commit = as_commit.map(|minimum| sets.describe(minimum, &candidates));
+        hunk_report.others = sets.answer_one(&(&candidates - &hunk_report.carried()))?;
+        hunk_report.tested = sets.results.len();
+        Ok(hunk_report)
+    }
+
+    /// The smallest sets among `candidates` that carry the defect, each without those before it.
+    fn find_smallest_sets(
+        &self,
+        sets: &mut TestedSets<'_, '_>,
+        groups: &[ChangeSet],
+        candidates: &ChangeSet,
+    ) -> Result<Vec<Minimum>, BisectError> {
+        let mut left = candidates.clone();
+        let most_tests = sets.most_tests;
+        let mut tester = |tested: &[ChangeSet]| sets.answer(tested);
         let jobs = self.planned.bisection.jobs.get();
-        let mut minimizer = Minimizer::new(&mut tester, jobs, self.most_tests(options));
+        let mut minimizer = Minimizer::new(&mut tester, jobs, most_tests);
         let mut minima: Vec<Minimum> = Vec::new();
         while !left.is_empty() && minima.len() < MOST_CARRIERS {
-            if !minima.is_empty() {
-                hunk_report.others = minimizer.test(&left)?;
-                if hunk_report.others != Some(TestAnswer::Bad) {
-                    break;
-                }
+            if !minima.is_empty() && minimizer.test(&left)? != Some(TestAnswer::Bad) {
+                break;
             }
-            let own_groups = groups.iter().map(|group| group & &left);
-            let own_groups: Vec<ChangeSet> = own_groups.filter(|group| !group.is_empty()).collect();
-            let minimum = minimizer.minimize(&own_groups)?;
+            let minimum = minimizer.minimize(&restrict_groups(groups, &left))?;
             left = &left - &minimum.changes;
-            hunk_report.others = None;
             minima.push(minimum);
         }
-        if minima.len() == MOST_CARRIERS && !left.is_empty() {
-            hunk_report.others = minimizer.test(&left)?;
+        Ok(minima)
+    }
+
+    /// The smallest set among `candidates` that moves the outputs as the whole commit does; none where the tests ran out before
+    /// anything could be left out, or where one of `minima` does, which is put before the others.
+    fn find_set_like_commit(
+        &self,
+        sets: &mut TestedSets<'_, '_>,
+        groups: &[ChangeSet],
+        candidates: &ChangeSet,
+        minima: &mut [Minimum],
+    ) -> Result<Option<Minimum>, BisectError> {
+        let is_whole = |minimum: &Minimum| minimum.changes == *candidates;
+        if self.report.direction == Direction::Repairs || minima.iter().any(is_whole) {
+            return Ok(None);
         }
-        let answers: HashMap<usize, TestAnswer> = hunk_report
-            .candidates()
-            .into_iter()
-            .filter_map(|hunk| Some((hunk, minimizer.known_answer(&ChangeSet::from([hunk]))?)))
-            .collect();
-        hunk_report.tested = minimizer.tested();
-        let all = hunk_report.candidates();
-        for Minimum { changes, is_minimal } in minima {
-            let seen = if changes == all { Some(self.shown_by_culprit()) } else { None };
-            let seen = seen.or_else(|| results.get(&changes).cloned()).unwrap_or_default();
-            let alone = changes.iter().filter(|_| changes.len() > 1).filter_map(|&hunk| {
-                let result = results.get(&ChangeSet::from([hunk]))?;
-                Some((hunk, *answers.get(&hunk)?, result.clone()))
-            });
-            let alone = alone.collect();
-            hunk_report.carriers.push(Carrier { hunks: changes, is_minimal, seen, alone });
+        let whole = WholeChange::of_commit(self);
+        let smallest_sets: Vec<ChangeSet> =
+            minima.iter().map(|minimum| minimum.changes.clone()).collect();
+        let are_alike = sets.compare(&smallest_sets, &whole)?;
+        if let Some(place) = are_alike.iter().position(|answer| *answer == TestAnswer::Bad) {
+            minima[..=place].rotate_right(1);
+            return Ok(None);
         }
-        Ok(hunk_report)
+        let Some(core) = smallest_sets.first() else { return Ok(None) };
+        let known_sets: Vec<ChangeSet> = sets.results.keys().cloned().collect();
+        let known_answers = sets.compare(&known_sets, &whole)?;
+        let tests_left = sets.tests_left();
+        let mut tester = |tested: &[ChangeSet]| sets.compare(tested, &whole);
+        let jobs = self.planned.bisection.jobs.get();
+        let mut minimizer = Minimizer::new(&mut tester, jobs, tests_left);
+        for (set, answer) in known_sets.into_iter().zip(known_answers) {
+            minimizer.learn(set, answer);
+        }
+        // Several defects are in each other's numbers.
+        let all_minima: ChangeSet = smallest_sets.iter().flatten().copied().collect();
+        let start = match minimizer.test(&all_minima)? {
+            Some(TestAnswer::Bad) => &all_minima,
+            _ => candidates,
+        };
+        let others = restrict_groups(groups, &(start - core));
+        let minimum = minimizer.minimize_around(core, &others)?;
+        let is_of_use = minimum.is_minimal || !is_whole(&minimum);
+        Ok(is_of_use.then_some(minimum))
     }
 
     /// The most tests. They depend on the commits alone, not on what an earlier search left in the cache.
@@ -276,35 +380,37 @@ impl HunkTests<'_> {
         culprit.map(|culprit| culprit.seen.clone()).unwrap_or_default()
     }
 
+    /// The sources of the parent with the hunks of `set`, one for each fixture.
+    fn set_sources(&self, set: &ChangeSet) -> Vec<Sources> {
+        let sides = self.before.iter().zip(&self.after);
+        let sources =
+            sides.map(|(before, after)| self.place_sources(self.change.apply(before, after, set)));
+        sources.collect()
+    }
+
     /// Tests the parent with each of `sets`, side by side.
     fn test_sets(
         &self,
         sets: &[ChangeSet],
-        results: &mut HashMap<ChangeSet, Seen>,
         listener: &mut SearchListener<'_>,
-    ) -> Result<Vec<TestAnswer>, BisectError> {
+    ) -> Result<Vec<(TestAnswer, Seen)>, BisectError> {
         let mut workers = TestThreads::new();
         for (number, set) in sets.iter().enumerate() {
             listener(Event::StartedHunks { hunks: set.len(), of: self.change.hunks().len() });
-            let sources =
-                self.before.iter().zip(&self.after).map(|(before, after)| {
-                    self.place_sources(self.change.apply(before, after, set))
-                });
             let lab = &self.planned.bisection.lab;
-            let test = self.planned.test_sources(sources.collect(), lab, false);
+            let test = self.planned.test_sources(self.set_sources(set), lab, false);
             workers.start(number as u32, test);
         }
-        let mut answers = vec![TestAnswer::Skip; sets.len()];
+        let mut results = vec![(TestAnswer::Skip, Seen::default()); sets.len()];
         while let Some((number, seen)) = workers.wait()? {
             let number = number as usize;
             let answer = seen.answer(&self.report.wanted);
             let hunks: Vec<&Hunk> =
                 sets[number].iter().map(|&hunk| &self.change.hunks()[hunk]).collect();
             listener(Event::TestedHunks { hunks: &hunks, answer, seen: &seen });
-            answers[number] = self.report.direction.swapped(answer);
-            results.insert(sets[number].clone(), seen);
+            results[number] = (self.report.direction.swapped(answer), seen);
         }
-        Ok(answers)
+        Ok(results)
     }
 
     /// Takes `hunks` back from `onto`, and replays the result.
@@ -393,6 +499,12 @@ impl HunkTests<'_> {
     }
 }
 
+/// The parts of `groups` in `hunks`.
+fn restrict_groups(groups: &[ChangeSet], hunks: &ChangeSet) -> Vec<ChangeSet> {
+    let parts = groups.iter().map(|group| group & hunks);
+    parts.filter(|part| !part.is_empty()).collect()
+}
+
 /// What the hunks of a group have in common.
 #[derive(PartialEq, Eq)]
 enum GroupKey<'h> {
@@ -458,6 +570,8 @@ fn find_inert_hunks(change: &HunkedChange, code_hunks: &ChangeSet) -> ChangeSet 
     let proven = inert_by_file.into_values().filter(|hunks| are_inert(hunks, &(&all - hunks)));
     proven.flatten().collect()
 }
+
+mod whole_change;
 
 #[cfg(test)]
 mod tests;

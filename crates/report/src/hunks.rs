@@ -78,13 +78,15 @@ pub fn hunks_tested_line(hunks: &[&Hunk], answer: TestAnswer, seen: &Seen) -> Re
 }
 
 /// What hunks do, of one or of several: `moves grad by 0.26`.
-fn describe_effect(report: &SearchReport, carrier: &Carrier) -> String {
-    let ending = if carrier.hunks.len() == 1 { "s" } else { "" };
+fn describe_effect(report: &SearchReport, seen: &Seen, hunk_count: usize) -> String {
+    let ending = if hunk_count == 1 { "s" } else { "" };
     if report.direction == Direction::Repairs {
         return format!("repair{ending} {}", join_wanted_names(report));
     }
+    // A set that moves the outputs as the whole commit does stands beside the others.
+    let has_commits_set = matches!(&report.hunks, Some(Ok(HunkReport { as_commit: Some(_), .. })));
     let mut moved = Vec::new();
-    for observation in &carrier.seen.observations {
+    for observation in &seen.observations {
         let outputs = observation.judgement.iter().flat_map(|judgement| &judgement.outputs);
         for output in outputs {
             let symptom = Symptom::Diverged {
@@ -95,7 +97,8 @@ fn describe_effect(report: &SearchReport, carrier: &Carrier) -> String {
             if !report.wanted.contains(&symptom) || !observation.symptoms.contains(&symptom) {
                 continue;
             }
-            let commit_distance = find_commit_distance(report, &symptom);
+            let commit_distance =
+                if has_commits_set { None } else { find_commit_distance(report, &symptom) };
             moved.push(describe_move(&output.name, distance, commit_distance));
         }
     }
@@ -104,7 +107,7 @@ fn describe_effect(report: &SearchReport, carrier: &Carrier) -> String {
         return format!(
             "carr{} the defect ({})",
             if ending.is_empty() { "y" } else { "ies" },
-            observation_line(&carrier.seen)
+            observation_line(seen)
         );
     }
     let more = moved.len().saturating_sub(MOST_OUTPUTS);
@@ -165,28 +168,23 @@ pub(crate) fn describe_obstacle(obstacle: HunkObstacle) -> &'static str {
 fn describe_hunk_report(report: &SearchReport, answer: &HunkReport) -> Vec<ReportLine> {
     let mut lines = Vec::new();
     let left = answer.candidates().len() - answer.carried().len();
-    for (number, carrier) in answer.carriers.iter().enumerate() {
-        let names = ReportLine::with_style(BOLD, name_carrier(answer, carrier));
-        let effect = describe_effect(report, carrier);
-        let is_all = answer.carried().len() == carrier.hunks.len() && left == 0;
-        let line = match (is_all, carrier.hunks.len(), answer.hunks.len()) {
-            (true, 1, 1) => names.and(" is its only hunk"),
-            (true, 1, _) => names.and(" is its only hunk that a replay can see"),
-            (_, 1, _) => names.and(format!(" alone {effect}")),
-            (true, _, _) if carrier.is_minimal => names
-                .and(format!(", all its hunks, together {effect}: none of them can be left out")),
-            _ => names.and(format!(" together {effect}")),
-        };
-        let is_last = number + 1 == answer.carriers.len();
-        lines.push(if is_last { line.and(describe_others(answer, left)) } else { line });
-        let singles = carrier.alone.iter().filter(|_| carrier.hunks.len() <= MOST_SINGLES);
-        for (hunk, alone, seen) in singles {
-            let name = name_hunk(&answer.hunks[*hunk]);
-            lines.push(format!("  {name} alone {}", describe_single(*alone, seen)).into());
+    match &answer.as_commit {
+        Some(carrier) => {
+            let line = describe_carrier(report, answer, carrier);
+            let is_part = carrier.hunks.len() < answer.candidates().len();
+            let line = if is_part { line.and(", as the whole commit does") } else { line };
+            lines.push(line.and(describe_others(answer, left)));
+            lines.extend(describe_smaller_sets(report, answer, carrier));
+            lines.extend(describe_limit(carrier));
         }
-        if !carrier.is_minimal {
-            let limit = "the tests ran out: fewer hunks may do; `replay blame` has no limit";
-            lines.push(ReportLine::from("  ").styled(YELLOW, limit));
+        None => {
+            for (number, carrier) in answer.carriers.iter().enumerate() {
+                let line = describe_carrier(report, answer, carrier);
+                let is_last = number + 1 == answer.carriers.len();
+                lines.push(if is_last { line.and(describe_others(answer, left)) } else { line });
+                lines.extend(describe_singles(answer, carrier));
+                lines.extend(describe_limit(carrier));
+            }
         }
     }
     lines.extend(describe_left_out(answer).map(|line| ReportLine::with_style(DIM, line)));
@@ -194,6 +192,68 @@ fn describe_hunk_report(report: &SearchReport, answer: &HunkReport) -> Vec<Repor
         answer.way_back.as_ref().map(|way_back| describe_way_back(report, answer, way_back)),
     );
     lines
+}
+
+fn describe_carrier(report: &SearchReport, answer: &HunkReport, carrier: &Carrier) -> ReportLine {
+    let names = ReportLine::with_style(BOLD, name_carrier(answer, carrier));
+    let effect = describe_effect(report, &carrier.seen, carrier.hunks.len());
+    let is_all = carrier.hunks.len() == answer.candidates().len();
+    match (is_all, carrier.hunks.len(), answer.hunks.len()) {
+        (true, 1, 1) => names.and(" is its only hunk"),
+        (true, 1, _) => names.and(" is its only hunk that a replay can see"),
+        (_, 1, _) => names.and(format!(" alone {effect}")),
+        (true, _, _) if carrier.is_minimal => {
+            names.and(format!(", all its hunks, together {effect}: none of them can be left out"))
+        }
+        _ => names.and(format!(" together {effect}")),
+    }
+}
+
+/// What each hunk of `carrier` does by itself.
+fn describe_singles(answer: &HunkReport, carrier: &Carrier) -> Vec<ReportLine> {
+    let singles = carrier.alone.iter().filter(|_| carrier.hunks.len() <= MOST_SINGLES);
+    let lines = singles.map(|(hunk, alone, seen)| {
+        let name = name_hunk(&answer.hunks[*hunk]);
+        format!("  {name} alone {}", describe_single(*alone, seen)).into()
+    });
+    lines.collect()
+}
+
+/// The smaller sets with another move than the commit's, and what other hunks of `carrier` do by themselves.
+fn describe_smaller_sets(
+    report: &SearchReport,
+    answer: &HunkReport,
+    carrier: &Carrier,
+) -> Vec<ReportLine> {
+    let describe_other_move = |names: &str, seen: &Seen, hunk_count: usize| {
+        let effect = describe_effect(report, seen, hunk_count);
+        let together = if hunk_count == 1 { "alone" } else { "together" };
+        format!("  {names} {together} {effect}, not as the whole commit does")
+    };
+    let mut lines: Vec<ReportLine> = Vec::new();
+    for smaller in &answer.carriers {
+        let names = name_carrier(answer, smaller);
+        lines.push(describe_other_move(&names, &smaller.seen, smaller.hunks.len()).into());
+    }
+    for (hunk, alone, seen) in &carrier.alone {
+        let is_told = answer.carriers.iter().any(|smaller| smaller.hunks.iter().eq([hunk]));
+        if is_told || carrier.hunks.len() > MOST_SINGLES {
+            continue;
+        }
+        let name = name_hunk(&answer.hunks[*hunk]);
+        let line = match alone {
+            TestAnswer::Bad => describe_other_move(&name, seen, 1),
+            _ => format!("  {name} alone {}", describe_single(*alone, seen)),
+        };
+        lines.push(line.into());
+    }
+    lines
+}
+
+/// Where the tests ran out before each hunk of `carrier` was known to be needed.
+fn describe_limit(carrier: &Carrier) -> Option<ReportLine> {
+    let limit = "the tests ran out: fewer hunks may do; `replay blame` has no limit";
+    (!carrier.is_minimal).then(|| ReportLine::from("  ").styled(YELLOW, limit))
 }
 
 /// What the hunks outside of all carriers do: `; the other 6 hunks do not`.

@@ -28,13 +28,20 @@ pub struct Minimizer<'t, E> {
     /// Sets that are tested at a time.
     jobs: usize,
     tests_left: usize,
+    tested: usize,
     answers: HashMap<ChangeSet, TestAnswer>,
 }
 
 impl<'t, E> Minimizer<'t, E> {
     /// Asks `tester` for at most `most_tests` sets, `jobs` at a time.
     pub fn new(tester: &'t mut SetTester<'t, E>, jobs: usize, most_tests: usize) -> Self {
-        Minimizer { tester, jobs: jobs.max(1), tests_left: most_tests, answers: HashMap::new() }
+        let answers = HashMap::new();
+        Minimizer { tester, jobs: jobs.max(1), tests_left: most_tests, tested: 0, answers }
+    }
+
+    /// Takes the answer to `changes` from the caller: the tester is not asked for it.
+    pub fn learn(&mut self, changes: ChangeSet, answer: TestAnswer) {
+        self.answers.insert(changes, answer);
     }
 
     /// The answer to a set that was tested.
@@ -42,9 +49,9 @@ impl<'t, E> Minimizer<'t, E> {
         self.answers.get(changes).copied()
     }
 
-    /// How many sets were tested.
+    /// How many sets the tester was asked for.
     pub fn tested(&self) -> usize {
-        self.answers.len()
+        self.tested
     }
 
     /// The answer to `changes`; none if the tests ran out.
@@ -61,27 +68,44 @@ impl<'t, E> Minimizer<'t, E> {
     /// # Errors
     /// Those of the tester.
     pub fn minimize(&mut self, groups: &[ChangeSet]) -> Result<Minimum, E> {
-        let groups_left = self.reduce_units(groups.to_vec())?.0;
-        let changes = groups_left.into_iter().flatten().map(|change| ChangeSet::from([change]));
-        let (units, is_minimal) = self.reduce_units(changes.collect())?;
+        self.minimize_around(&ChangeSet::new(), groups)
+    }
+
+    /// Minimises the changes of `groups` beside those of `core`, which have the defect together, and then all that are left:
+    /// quick where `core` is most of what is needed. `core` alone has no defect.
+    ///
+    /// # Errors
+    /// Those of the tester.
+    pub fn minimize_around(
+        &mut self,
+        core: &ChangeSet,
+        groups: &[ChangeSet],
+    ) -> Result<Minimum, E> {
+        let groups_left = self.reduce_units(core, groups.to_vec())?.0;
+        let units_left = self.reduce_units(core, split_changes(&join_units(&groups_left)))?.0;
+        let changes = core | &join_units(&units_left);
+        let (units, is_minimal) = self.reduce_units(&ChangeSet::new(), split_changes(&changes))?;
         Ok(Minimum { changes: join_units(&units), is_minimal })
     }
 
-    /// The units left by ddmin, and whether each is known to be needed.
-    fn reduce_units(&mut self, mut units: Vec<ChangeSet>) -> Result<(Vec<ChangeSet>, bool), E> {
+    /// The units left by ddmin where every test has the changes of `core` as well, and whether each is known to be needed.
+    fn reduce_units(
+        &mut self,
+        core: &ChangeSet,
+        mut units: Vec<ChangeSet>,
+    ) -> Result<(Vec<ChangeSet>, bool), E> {
         let mut parts = 2;
         while units.len() > 1 {
             let ranges = split_evenly(units.len(), parts);
             let subsets: Vec<ChangeSet> =
-                ranges.iter().map(|range| join_units(&units[range.clone()])).collect();
+                ranges.iter().map(|range| core | &join_units(&units[range.clone()])).collect();
             if let Some(found) = self.find_bad(&subsets)? {
                 units = units[ranges[found].clone()].to_vec();
                 parts = 2;
                 continue;
             }
-            let all_units = join_units(&units);
             let complements: Vec<ChangeSet> =
-                subsets.iter().map(|subset| &all_units - subset).collect();
+                ranges.iter().map(|range| core | &join_units_outside(&units, range)).collect();
             if let Some(found) = self.find_bad(&complements)? {
                 units.drain(ranges[found].clone());
                 parts = (parts - 1).max(2);
@@ -108,6 +132,7 @@ impl<'t, E> Minimizer<'t, E> {
             open_sets.truncate(self.tests_left);
             if !open_sets.is_empty() {
                 self.tests_left -= open_sets.len();
+                self.tested += open_sets.len();
                 let answers = (self.tester)(&open_sets)?;
                 self.answers.extend(open_sets.into_iter().zip(answers));
             }
@@ -123,6 +148,15 @@ impl<'t, E> Minimizer<'t, E> {
 
 fn join_units(units: &[ChangeSet]) -> ChangeSet {
     units.iter().flatten().copied().collect()
+}
+
+fn join_units_outside(units: &[ChangeSet], range: &std::ops::Range<usize>) -> ChangeSet {
+    &join_units(&units[..range.start]) | &join_units(&units[range.end..])
+}
+
+/// Each of `changes` by itself.
+fn split_changes(changes: &ChangeSet) -> Vec<ChangeSet> {
+    changes.iter().map(|&change| ChangeSet::from([change])).collect()
 }
 
 /// `length` in at most `parts` ranges of nearly the same length.
@@ -175,7 +209,7 @@ mod tests {
     }
 
     fn singles(count: usize) -> Vec<ChangeSet> {
-        (0..count).map(|change| ChangeSet::from([change])).collect()
+        split_changes(&(0..count).collect())
     }
 
     /// Random groups of the changes below `count`, in order.
@@ -307,5 +341,36 @@ mod tests {
             assert!(!run.minimum.is_minimal);
             assert_eq!(oracle(&run.minimum.changes), TestAnswer::Bad);
         }
+    }
+
+    #[test]
+    fn a_set_around_a_known_core_is_minimal_and_takes_few_tests() {
+        for other in 1..64 {
+            let needed = ChangeSet::from([0, other]);
+            let mut tested = 0;
+            let mut tester = |sets: &[ChangeSet]| {
+                tested += sets.len();
+                let answers = sets.iter().map(|set| carried_by(std::slice::from_ref(&needed), set));
+                Ok::<_, Infallible>(answers.collect())
+            };
+            let mut minimizer = Minimizer::new(&mut tester, 1, 1000);
+            let core = ChangeSet::from([0]);
+            minimizer.learn(core.clone(), TestAnswer::Good);
+            let Ok(minimum) = minimizer.minimize_around(&core, &singles(64)[1..]);
+            assert_eq!(minimum, Minimum { changes: needed.clone(), is_minimal: true });
+            let counted = minimizer.tested();
+            assert!(counted == tested && tested <= 13, "{counted} of {tested} tests");
+        }
+    }
+
+    #[test]
+    fn a_core_that_is_not_needed_is_left_out() {
+        let carriers = [ChangeSet::from([3, 4])];
+        let mut tester = |sets: &[ChangeSet]| {
+            Ok::<_, Infallible>(sets.iter().map(|set| carried_by(&carriers, set)).collect())
+        };
+        let mut minimizer = Minimizer::new(&mut tester, 1, 1000);
+        let Ok(minimum) = minimizer.minimize_around(&ChangeSet::from([0, 1]), &singles(8)[2..]);
+        assert_eq!(minimum, Minimum { changes: carriers[0].clone(), is_minimal: true });
     }
 }

@@ -945,6 +945,8 @@ class Hunks:
     """How many more the commit has in files that are no sources."""
     carriers: tuple[Carrier, ...]
     """The smallest sets that carry the defect, each without the others."""
+    as_commit: Carrier | None
+    """The smallest set that moves the outputs as the whole commit does, where no carrier does."""
     others: Literal["good", "bad", "untestable", "fails otherwise", None]
     """The answer of the remaining hunks together; null where there are none, or they were not
     tested.
@@ -3333,7 +3335,7 @@ class UntestableCommit:
 
 @dataclass(frozen=True, kw_only=True)
 class WayBack:
-    """The carriers, taken back from a later revision."""
+    """These sets, taken back from a later revision."""
 
     onto: Revision
     result: WayBackWord

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::Revision;
 use crate::bisect::{answer_name, observation_line};
 use crate::hunks::{describe_hunks, describe_obstacle, name_hunk};
-use replay_bisect::{HunkAnswer, HunkReport, SearchReport, Seen, WayBack, WayBackResult};
+use replay_bisect::{Carrier, HunkAnswer, HunkReport, SearchReport, Seen, WayBack, WayBackResult};
 use replay_history::{Hunk, HunkKind};
 
 /// A part of a change.
@@ -79,6 +79,8 @@ pub(super) struct HunksTold<'a> {
     besides: usize,
     /// The smallest sets that carry the defect, each without the others.
     carriers: Vec<CarrierTold>,
+    /// The smallest set that moves the outputs as the whole commit does, where no carrier does.
+    as_commit: Option<CarrierTold>,
     /// The answer of the remaining hunks together; null where there are none, or they were not tested.
     #[schemars(extend("enum" = ["good", "bad", "untestable", "fails otherwise", null]))]
     others: Option<&'a str>,
@@ -96,7 +98,17 @@ struct CarrierTold {
     seen: String,
 }
 
-/// The carriers, taken back from a later revision.
+impl From<&Carrier> for CarrierTold {
+    fn from(carrier: &Carrier) -> CarrierTold {
+        CarrierTold {
+            hunks: carrier.hunks.iter().copied().collect(),
+            minimal: carrier.is_minimal,
+            seen: observation_line(&carrier.seen),
+        }
+    }
+}
+
+/// These sets, taken back from a later revision.
 #[derive(Serialize, schemars::JsonSchema)]
 struct WayBackTold<'a> {
     onto: Revision,
@@ -138,6 +150,7 @@ pub(super) fn build_json_hunks<'a>(
             unopened: Vec::new(),
             besides: 0,
             carriers: Vec::new(),
+            as_commit: None,
             others: None,
             tested: 0,
             way_back: None,
@@ -146,11 +159,6 @@ pub(super) fn build_json_hunks<'a>(
 }
 
 fn build_json_hunk_report(answer: &HunkReport, text: Vec<String>) -> HunksTold<'_> {
-    let carriers = answer.carriers.iter().map(|carrier| CarrierTold {
-        hunks: carrier.hunks.iter().copied().collect(),
-        minimal: carrier.is_minimal,
-        seen: observation_line(&carrier.seen),
-    });
     HunksTold {
         obstacle: None,
         text,
@@ -158,7 +166,8 @@ fn build_json_hunk_report(answer: &HunkReport, text: Vec<String>) -> HunksTold<'
         inert: answer.inert.iter().copied().collect(),
         unopened: answer.unopened.iter().copied().collect(),
         besides: answer.besides,
-        carriers: carriers.collect(),
+        carriers: answer.carriers.iter().map(CarrierTold::from).collect(),
+        as_commit: answer.as_commit.as_ref().map(CarrierTold::from),
         others: answer.others.map(answer_name),
         tested: answer.tested,
         way_back: answer.way_back.as_ref().map(build_json_way_back),
