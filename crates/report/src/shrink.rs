@@ -194,7 +194,7 @@ pub(crate) fn describe_need(size: &ShrunkSize) -> String {
         None if kept == 1 => "one is enough".to_owned(),
         None if is_weaker => "less is weaker".to_owned(),
         None => "less cannot be tested".to_owned(),
-        Some(SizeRule::AtLeast(_)) if is_whole => "all are needed".to_owned(),
+        Some(SizeRule::AtLeast(least)) if is_whole && least == kept => "all are needed".to_owned(),
         Some(SizeRule::AtLeast(2)) => "more than one is needed".to_owned(),
         Some(SizeRule::AtLeast(least)) => format!("at least {least} are needed"),
         Some(SizeRule::NoMultipleOf(divisor)) => format!("no multiple of {divisor}"),
@@ -204,6 +204,10 @@ pub(crate) fn describe_need(size: &ShrunkSize) -> String {
         Some(SizeRule::Odd) => "odd".to_owned(),
         Some(SizeRule::Within(least, most)) => format!("{least} to {most}"),
         Some(SizeRule::Unclear) => format!("{kept} do, and no simple rule fits"),
+    };
+    let words = match size.rule {
+        Some(_) if is_weaker => format!("{words}, fewer than {kept} show less"),
+        _ => words,
     };
     match describe_slices(size) {
         Some(slices) => format!("{words}: {slices}"),
@@ -326,6 +330,7 @@ mod tests {
             size(34, &first(3), &[(1, Good), (2, Good), (4, Good), (5, Bad), (8, Good)]),
             size(9, &first(9), &[(8, Good)]),
             size(9, &[3, 5, 6, 7], &[(3, Skip), (2, Other), (5, Bad)]),
+            size(3000, &first(144), &[(128, Good), (129, Other), (143, Other), (145, Bad)]),
             size(40, &first(4), &[(3, Good), (5, Good), (6, Bad), (7, Good), (9, Bad)]),
         ];
         let told: Vec<String> = cases.iter().map(told).collect();
@@ -342,6 +347,8 @@ mod tests {
         tried: 8 not
         less is weaker: slices 3, 5-7
         tried: 5 too; 2 weaker; 3 untestable
+        at least 129 are needed, fewer than 144 show less
+        tried: 145 too; 128 not; 129, 143 weaker
         4 do, and no simple rule fits
         tried: 6, 9 too; 3, 5, 7 not
         ");

@@ -9,6 +9,9 @@ use std::collections::HashMap;
 
 use super::{ChangeSet, Minimizer, TestAnswer};
 
+/// Divisors below a warp's that kernels assume: vectors of 4, and rows of them.
+const SMALL_DIVISORS: [usize; 3] = [4, 8, 16];
+
 /// A size that can be cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CutSize {
@@ -91,9 +94,30 @@ impl<'t, E> Shrinker<'t, E> {
     ) -> Result<Vec<(usize, TestAnswer)>, E> {
         let least = cut[size].len();
         for length in probed_lengths(least, self.sizes[size].count) {
-            let slices = self.grow(&cut[size], size, length);
-            self.test(&with_slices(cut, size, slices))?;
+            self.test_grown(cut, size, length)?;
         }
+        let tried = self.list_tried(cut, size);
+        if let Some(SizeRule::NoMultipleOf(divisor)) = find_size_rule(least, &tried) {
+            // A smaller divisor may do as well.
+            for length in SMALL_DIVISORS.into_iter().filter(|length| *length < divisor) {
+                if length > least {
+                    self.test_grown(cut, size, length)?;
+                }
+            }
+        }
+        Ok(self.list_tried(cut, size))
+    }
+
+    /// Tests `cut` with `length` slices of `size`.
+    fn test_grown(&mut self, cut: &SizeCut, size: usize, length: usize) -> Result<(), E> {
+        let slices = self.grow(&cut[size], size, length);
+        self.test(&with_slices(cut, size, slices))?;
+        Ok(())
+    }
+
+    /// The answers for `size` at other lengths than in `cut`, with the other sizes as they are there, by length.
+    fn list_tried(&self, cut: &SizeCut, size: usize) -> Vec<(usize, TestAnswer)> {
+        let least = cut[size].len();
         let mut told: Vec<(usize, TestAnswer)> = Vec::new();
         for (tried, &answer) in &self.answers {
             let is_alike = (0..cut.len()).all(|other| other == size || tried[other] == cut[other]);
@@ -109,7 +133,7 @@ impl<'t, E> Shrinker<'t, E> {
         }
         told.retain(|(length, _)| *length != least);
         told.sort_unstable_by_key(|(length, _)| *length);
-        Ok(told)
+        told
     }
 
     fn whole(&self) -> SizeCut {
@@ -205,46 +229,56 @@ impl<'t, E> Shrinker<'t, E> {
         Ok(())
     }
 
-    /// Drops single slices of `size`, and parts where the finding needs others on both sides.
+    /// Drops slices of `size` at both ends and in the middle, and parts where the finding needs others on both sides.
     fn drop_slices(&mut self, cut: &mut SizeCut, size: usize) -> Result<(), E> {
+        // Twice as many after each success.
+        let mut count = 1;
+        while cut[size].len() > 1 {
+            let length = cut[size].len();
+            count = if length <= FEW_SLICES { 1 } else { count.min(length - 1) };
+            let places: Vec<usize> = if self.sizes[size].is_number {
+                vec![length - count]
+            } else if length <= FEW_SLICES {
+                (0..length).rev().collect()
+            } else {
+                vec![length - count, (length - count) / 2, 0]
+            };
+            if self.drop_at_one_of(&places, count, cut, size)? {
+                count *= 2;
+            } else if count == 1 {
+                break;
+            } else {
+                count = 1;
+            }
+        }
         if !self.sizes[size].is_number && cut[size].len() > FEW_SLICES {
             let quarter = cut[size].len() / 4;
-            for part in [quarter..2 * quarter, 2 * quarter..3 * quarter] {
-                let mut slices = cut[size].clone();
-                slices.drain(part);
-                let without = with_slices(cut, size, slices);
-                if self.test(&without)? == Some(TestAnswer::Bad) {
-                    *cut = without;
-                    *cut = self.minimize_slices(cut, size)?;
-                    return Ok(());
-                }
+            let places = [quarter, 2 * quarter];
+            if self.drop_at_one_of(&places, quarter, cut, size)? {
+                *cut = self.minimize_slices(cut, size)?;
             }
         }
-        loop {
-            let slices = &cut[size];
-            let last = slices.len() - 1;
-            let mut dropped: Vec<usize> = match last {
-                0 => Vec::new(),
-                _ if self.sizes[size].is_number => vec![last],
-                _ if slices.len() <= FEW_SLICES => (0..=last).collect(),
-                _ => vec![0, last / 2, last],
-            };
-            dropped.reverse();
-            let mut is_shorter = false;
-            for place in dropped {
-                let mut left = cut[size].clone();
-                left.remove(place);
-                let without = with_slices(cut, size, left);
-                if self.test(&without)? == Some(TestAnswer::Bad) {
-                    *cut = without;
-                    is_shorter = true;
-                    break;
-                }
-            }
-            if !is_shorter {
-                return Ok(());
+        Ok(())
+    }
+
+    /// Drops `count` slices of `size` at the first of `places` where the finding stays without them.
+    fn drop_at_one_of(
+        &mut self,
+        places: &[usize],
+        count: usize,
+        cut: &mut SizeCut,
+        size: usize,
+    ) -> Result<bool, E> {
+        for &place in places {
+            let mut left = cut[size].clone();
+            left.drain(place..place + count);
+            let without = with_slices(cut, size, left);
+            if self.test(&without)? == Some(TestAnswer::Bad) {
+                *cut = without;
+                return Ok(true);
             }
         }
+        Ok(false)
     }
 
     fn minimize_slices(&mut self, cut: &SizeCut, size: usize) -> Result<SizeCut, E> {
@@ -356,21 +390,22 @@ impl SizeRule {
     }
 }
 
-/// The simplest rule that `least`, a length with the finding, and all `tried` ones fit; [`TestAnswer::Skip`] and
-/// [`TestAnswer::Other`] say nothing. None if every length shows it.
-pub fn find_size_rule(least: usize, tried: &[(usize, TestAnswer)]) -> Option<SizeRule> {
+/// The simplest rule that `kept`, a length with the finding, and all `tried` ones fit. [`TestAnswer::Other`] shows it as well,
+/// and [`TestAnswer::Skip`] says nothing. None if every length shows it.
+pub fn find_size_rule(kept: usize, tried: &[(usize, TestAnswer)]) -> Option<SizeRule> {
     let told = tried.iter().filter_map(|&(length, answer)| match answer {
-        TestAnswer::Bad => Some((length, true)),
+        TestAnswer::Bad | TestAnswer::Other => Some((length, true)),
         TestAnswer::Good => Some((length, false)),
-        TestAnswer::Skip | TestAnswer::Other => None,
+        TestAnswer::Skip => None,
     });
     let mut told: Vec<(usize, bool)> = told.collect();
     if told.iter().all(|(_, shows)| *shows) {
         return None;
     }
-    told.push((least, true));
-    let longest = told.iter().filter(|(_, shows)| *shows).map(|(length, _)| *length).max();
-    let within = SizeRule::Within(least, longest.unwrap_or(least));
+    told.push((kept, true));
+    let showing = || told.iter().filter(|(_, shows)| *shows).map(|(length, _)| *length);
+    let least = showing().min().unwrap_or(kept);
+    let within = SizeRule::Within(least, showing().max().unwrap_or(kept));
     let divisors = [32, 64, 128, 16, 8, 4];
     let rules =
         [SizeRule::AtLeast(least), SizeRule::NoPowerOfTwo, SizeRule::PowerOfTwo, SizeRule::Odd]

@@ -80,6 +80,30 @@ fn a_length_that_is_no_power_of_two_is_told() {
 }
 
 #[test]
+fn the_smallest_divisor_that_does_is_told() {
+    for divisor in [4, 8, 16, 32] {
+        let found = shrink(&[slices(77, 40)], &|cut| !cut[0].len().is_multiple_of(divisor));
+        assert_eq!(found.rule(), Some(SizeRule::NoMultipleOf(divisor)), "{:?}", found.tried);
+    }
+}
+
+#[test]
+fn many_slices_that_are_not_needed_are_dropped_by_more_than_one_at_a_time() {
+    // The first slice and 64 others, wherever they lie; all windows around the last one lack the first one.
+    let keeps = |cut: &SizeCut| cut[0].contains(&0) && cut[0].len() > 64;
+    let found = shrink(&[slices(100, 99)], &keeps);
+    assert_eq!(found.lengths(), [65]);
+    assert!(found.tries <= 45, "{}", found.tries);
+}
+
+#[test]
+fn a_length_with_a_weaker_finding_is_one_with_the_finding() {
+    use TestAnswer::{Bad, Good, Other};
+    let tried = [(128, Good), (129, Other), (145, Bad)];
+    assert_eq!(find_size_rule(144, &tried), Some(SizeRule::AtLeast(129)));
+}
+
+#[test]
 fn blocks_stay_blocks_where_a_finding_needs_them() {
     let found = shrink(&[slices(512, 100)], &|cut| cut[0].len() % 64 == 0);
     assert_eq!(found.lengths(), [64]);
