@@ -124,6 +124,11 @@ impl<'t, E> Shrinker<'t, E> {
             if !is_alike || tried[size] == cut[size] {
                 continue;
             }
+            // More slices that lack needed ones say nothing of their number.
+            let has_needed = cut[size].iter().all(|slice| tried[size].contains(slice));
+            if answer != TestAnswer::Bad && tried[size].len() > least && !has_needed {
+                continue;
+            }
             // Some slices of a length do where others do not.
             match told.iter_mut().find(|(length, _)| *length == tried[size].len()) {
                 Some((_, known)) if answer == TestAnswer::Bad => *known = answer,

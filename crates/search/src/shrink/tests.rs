@@ -97,6 +97,15 @@ fn many_slices_that_are_not_needed_are_dropped_by_more_than_one_at_a_time() {
 }
 
 #[test]
+fn slices_without_the_needed_ones_say_nothing_of_their_number() {
+    // Two tokens of one label, far from each other.
+    let keeps = |cut: &SizeCut| cut[0].contains(&17) && cut[0].contains(&44);
+    let found = shrink(&[slices(60, 17)], &keeps);
+    assert_eq!(found.cut, [vec![17, 44]]);
+    assert_eq!(found.rule(), Some(SizeRule::AtLeast(2)), "{:?}", found.tried);
+}
+
+#[test]
 fn a_length_with_a_weaker_finding_is_one_with_the_finding() {
     use TestAnswer::{Bad, Good, Other};
     let tried = [(128, Good), (129, Other), (145, Bad)];
