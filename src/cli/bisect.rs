@@ -200,10 +200,10 @@ pub enum OnArg {
     /// An output with other bits, or a failure
     Bits,
     /// An access to memory that is wrong in a checked replay (a race, a read of what nobody wrote, an
-    /// access out of bounds) and not so at the good end, or a failure
+    /// access out of bounds) and not so on the good side, or a failure
     Race,
-    /// A gradient that does not match its loss, or a failure: nothing is compared with the good end, which
-    /// is the oldest commit that can be tested if none is named
+    /// A gradient that does not match its loss, or a failure: no values are compared. A search without a
+    /// good end begins at the oldest commit that can be tested
     Gradient,
     /// A failure
     Failed,

@@ -233,7 +233,7 @@ fn what_the_good_end_depends_on_too_is_not_searched_for() {
     let run = env.replay(&["blame", "fixtures/tiny", "main"]);
     assert_eq!(run.code, Some(1), "{}", run.text());
     insta::assert_snapshot!(masked(&run.stdout, &ids), @"
-    refused: [C2] is no worse than its parent: identical; y depends on the order of blocks and threads, as at the good end
+    refused: [C2] is no worse than its parent: identical; y depends on the order of blocks and threads, as at the parent [C1]
     hint: the parent has the same race or lacks the same barrier: an older commit brought it
     ");
 }

@@ -93,6 +93,9 @@ pub struct Observation {
     /// Outputs with the same dependence on the order of blocks and threads as at the good side.
     #[serde(skip)]
     pub ordered_alike: Vec<String>,
+    /// The good side in words: `the good end`.
+    #[serde(skip)]
+    pub good_side: Arc<str>,
     /// Its wrong accesses to memory beside those of the good side, in a search for these.
     #[serde(skip)]
     pub accesses: Option<Accesses>,
@@ -236,6 +239,12 @@ pub(super) enum Base {
     Snapshot(Arc<Snapshot>, Sources),
 }
 
+/// The good side on one fixture, and its name in reports.
+pub(super) struct GoodSide {
+    pub base: Base,
+    pub name: Arc<str>,
+}
+
 /// How much a test does.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TestEffort {
@@ -250,6 +259,8 @@ pub(super) struct CommitProbe {
     subject: Arc<Subject>,
     on: On,
     base: Base,
+    /// The good side in words.
+    base_name: Arc<str>,
     /// The only output whose symptoms count, if there is one.
     output: Option<String>,
     /// The trial of the good side's sources, or why there is none: it is measured once.
@@ -289,16 +300,17 @@ impl SharedJudgement {
 }
 
 impl CommitProbe {
-    /// Tests against `base`, whose trial `lab` makes; symptoms of `output` alone count, if it is named.
+    /// Tests against `good_side`, whose trial `lab` makes; symptoms of `output` alone count, if it is named.
     pub(super) fn new(
         lab: &Arc<Lab>,
         subject: Arc<Subject>,
         on: On,
-        base: Base,
+        good_side: GoodSide,
         output: Option<String>,
     ) -> CommitProbe {
+        let GoodSide { base, name: base_name } = good_side;
         let trusted = trusted_trial(lab, &subject, &base);
-        CommitProbe { subject, on, base, output, trusted, known: Mutex::default() }
+        CommitProbe { subject, on, base, base_name, output, trusted, known: Mutex::default() }
     }
 
     /// Tests `sources` as `effort` says; compares elements only where the bits leave the verdict open.
@@ -438,6 +450,7 @@ impl CommitProbe {
             compared: false,
             orders: false,
             ordered_alike: Vec::new(),
+            good_side: self.base_name.clone(),
             accesses: None,
             gradients: Vec::new(),
             rests_on_one_run: false,

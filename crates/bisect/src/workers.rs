@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use super::plan::Plan;
-use super::probe::{Base, CommitProbe, Seen, Sources, TestEffort};
+use super::probe::{Base, CommitProbe, GoodSide, Seen, Sources, TestEffort};
 use super::symptom::{Symptom, ask_for_orders};
-use super::{BisectError, Bisection, Trusted};
+use super::{BisectError, Bisection, GoodEnds, Trusted};
 use replay_base::cache::CacheKind;
 use replay_engine::backend::ReplayError;
 use replay_engine::environment::hash_environment;
@@ -129,13 +129,28 @@ impl<'a> PlannedSearch<'a> {
                 pairs.map(|(snapshot, sources)| Base::Snapshot(snapshot, sources)).collect()
             }
         };
+        let good_name: Arc<str> = planned.name_good_side()?.into();
         let probes = bisection.targets.iter().zip(base).map(|(target, base)| {
             let subject = target.subject.clone();
             let output = bisection.output.clone();
-            CommitProbe::new(&bisection.lab, subject, bisection.on, base, output)
+            let good_side = GoodSide { base, name: good_name.clone() };
+            CommitProbe::new(&bisection.lab, subject, bisection.on, good_side, output)
         });
         planned.probes = Arc::new(probes.collect());
         Ok(planned)
+    }
+
+    /// The good side in words.
+    fn name_good_side(&self) -> Result<String, BisectError> {
+        Ok(match self.bisection.trusted {
+            Trusted::GoodEnd(GoodEnds::Parent) => {
+                format!("the parent {}", self.commit(self.plan.trusted())?.short)
+            }
+            Trusted::GoodEnd(GoodEnds::Unclaimed) => "the old end".to_owned(),
+            Trusted::GoodEnd(GoodEnds::Named | GoodEnds::Oldest) | Trusted::Snapshots(_) => {
+                "the good end".to_owned()
+            }
+        })
     }
 
     /// The commit with number `commit`, as reports show it.

@@ -19,8 +19,8 @@ use super::style::{BOLD, COMMIT, DIM, GREEN, RED, YELLOW};
 use super::text::describe_failure;
 use super::{Blame, Revision};
 use replay_bisect::{
-    Behind, BisectEnds, Culprit, Direction, Grouped, Mended, MendedBy, Observation, SearchReport,
-    Seen, Symptom, Tested,
+    Behind, BisectEnds, Culprit, Direction, GoodEnds, Grouped, Mended, MendedBy, Observation,
+    SearchReport, Seen, Symptom, Tested,
 };
 use replay_engine::judge::{GradientCheck, GradientVerdict, Judgement, Verdict};
 use replay_engine::trial::{Outcome, Status};
@@ -109,7 +109,9 @@ fn describe_observation(observation: &Observation) -> String {
     let outcome_words = observation_words(observation);
     let order = observation.ordered_alike.first().map(|output| format!("{output} {ORDER}"));
     match order.or_else(|| observation.accesses_alike().next().map(name_access_fault)) {
-        Some(shared_defect) => format!("{outcome_words}; {shared_defect}, as at the good end"),
+        Some(shared_defect) => {
+            format!("{outcome_words}; {shared_defect}, as at {}", observation.good_side)
+        }
         None => outcome_words,
     }
 }
@@ -434,6 +436,9 @@ pub(super) fn list_comparison_lines(report: &SearchReport) -> Vec<String> {
     let mut lines = list_truth_lines(report);
     let is_mended = !report.mended.is_empty();
     match report.direction {
+        Direction::Breaks if is_mended && report.good_ends == Some(GoodEnds::Parent) => {
+            lines.push("compared with the parent:".to_owned());
+        }
         Direction::Breaks if is_mended => lines.push("compared with the good end:".to_owned()),
         Direction::Breaks => {}
         Direction::Repairs => lines.push("before it, compared with the good end:".to_owned()),

@@ -5,7 +5,7 @@ use super::numbers::{format_noun_count, format_short_number};
 use super::spans::{ReportLine, Text};
 use super::style::{BOLD, COMMIT, DIM, YELLOW};
 use replay_bisect::{
-    Carrier, Direction, HunkObstacle, HunkReport, SearchReport, Seen, Symptom, WayBack,
+    Carrier, Direction, GoodEnds, HunkObstacle, HunkReport, SearchReport, Seen, Symptom, WayBack,
     WayBackResult,
 };
 use replay_history::{Hunk, HunkKind};
@@ -332,6 +332,11 @@ fn describe_way_back(report: &SearchReport, answer: &HunkReport, way_back: &WayB
             if report.direction == Direction::Changes =>
         {
             reversing().and("gives the old bits again")
+        }
+        WayBackResult::Replayed { has_good_bits: true, .. }
+            if report.good_ends == Some(GoodEnds::Parent) =>
+        {
+            reversing().and("gives the parent's bits again")
         }
         WayBackResult::Replayed { has_good_bits: true, .. } => {
             reversing().and("gives the good bits again")

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use super::super::BisectError;
-use super::super::probe::{Base, CommitProbe, Observation, Seen, TestEffort};
+use super::super::probe::{Base, CommitProbe, GoodSide, Observation, Seen, TestEffort};
 use super::super::symptom::{On, Symptom};
 use super::HunkTests;
 use replay_base::summary::Checksum;
@@ -30,7 +30,8 @@ impl<'a> WholeChange<'a> {
         let bisection = tests.planned.bisection;
         let probes = bisection.targets.iter().zip(&tests.after).map(|(target, after)| {
             let base = Base::Sources(tests.place_sources((**after).clone()));
-            CommitProbe::new(&bisection.lab, target.subject.clone(), On::Changed, base, None)
+            let good_side = GoodSide { base, name: "the commit".into() };
+            CommitProbe::new(&bisection.lab, target.subject.clone(), On::Changed, good_side, None)
         });
         WholeChange {
             tests,

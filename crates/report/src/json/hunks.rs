@@ -127,7 +127,7 @@ enum WayBackWord {
     Missing,
     /// The revision changed the same places.
     Conflicts,
-    /// The replay has the bits of the good side.
+    /// The replay has the bits of the good side; of the parent, in `replay blame`.
     GoodBits,
     Good,
     Bad,
