@@ -68,6 +68,13 @@ enum ProbeTrial {
     NoInputs(RandomInputsError),
 }
 
+/// A draft with fewer columns, with which a call writes all that it returns.
+struct NarrowDraft {
+    draft: Draft,
+    sizes: RandomSizes,
+    trial: Box<Trial>,
+}
+
 /// A folder for the harnesses and fixtures of measurements.
 struct ProbeFolder<'a, W> {
     cache: &'a Cache,
@@ -150,16 +157,10 @@ pub fn measure_draft(
             return Ok(DraftMeasurement::Not { reason: error.to_string() });
         }
     };
-    if let Some(narrow_draft) = draft.with_written_columns(&list_unwritten(&trial)?) {
-        let narrow_sizes = choose_named_sizes(&narrow_draft, &numbers);
-        if let ProbeTrial::Ready(narrow_trial) =
-            probe_folder.open_trial(&narrow_draft, &narrow_sizes)?
-            && matches!(narrow_trial.outcome()?.status, Status::Completed)
-        {
-            *draft = narrow_draft;
-            sizes = narrow_sizes;
-            trial = narrow_trial;
-        }
+    if let Some(narrow) = probe_folder.try_narrow_draft(draft, &trial, &numbers)? {
+        *draft = narrow.draft;
+        sizes = narrow.sizes;
+        trial = narrow.trial;
     }
     if let Some(reason) = trial.outcome()?.call_misfit() {
         return Ok(DraftMeasurement::Not { reason: reason.to_owned() });
@@ -249,6 +250,23 @@ impl<W: Fn(&Draft) -> String> ProbeFolder<'_, W> {
             ProbeTrial::Ready(trial) => Ok(trial.measure_reach()?),
             ProbeTrial::NoInputs(error) => Ok(TensorReach::Fault { reason: error.to_string() }),
         }
+    }
+
+    /// `draft` without the columns of results that nothing writes in `trial`, with those of `numbers` that it names; none where
+    /// there are no such columns, or this is no cure.
+    fn try_narrow_draft(
+        &self,
+        draft: &Draft,
+        trial: &Trial,
+        numbers: &BTreeMap<String, usize>,
+    ) -> CliResult<Option<NarrowDraft>> {
+        let Some(draft) = draft.with_written_columns(&list_unwritten(trial)?) else {
+            return Ok(None);
+        };
+        let sizes = choose_named_sizes(&draft, numbers);
+        let ProbeTrial::Ready(trial) = self.open_trial(&draft, &sizes)? else { return Ok(None) };
+        let is_completed = matches!(trial.outcome()?.status, Status::Completed);
+        Ok(is_completed.then_some(NarrowDraft { draft, sizes, trial }))
     }
 
     /// The trial of the working tree with the harness of `draft`, on random inputs of `sizes`.

@@ -137,7 +137,7 @@ impl Supposition {
         names.map(|name| (name.clone(), choose(&name))).collect()
     }
 
-    /// The sizes that are no number, and those of products.
+    /// The sizes that are neither numbers nor products.
     pub fn open_sizes(&self) -> Vec<String> {
         let mut names = self.draft.argument_sizes();
         names.retain(|name| !self.numbers.contains_key(name) && !self.roomy.contains(name));
