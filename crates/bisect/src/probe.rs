@@ -258,9 +258,7 @@ pub(super) struct TestEffort {
 pub(super) struct CommitProbe {
     subject: Arc<Subject>,
     on: On,
-    base: Base,
-    /// The good side in words.
-    base_name: Arc<str>,
+    good_side: GoodSide,
     /// The only output whose symptoms count, if there is one.
     output: Option<String>,
     /// The trial of the good side's sources, or why there is none: it is measured once.
@@ -308,9 +306,8 @@ impl CommitProbe {
         good_side: GoodSide,
         output: Option<String>,
     ) -> CommitProbe {
-        let GoodSide { base, name: base_name } = good_side;
-        let trusted = trusted_trial(lab, &subject, &base);
-        CommitProbe { subject, on, base, base_name, output, trusted, known: Mutex::default() }
+        let trusted = trusted_trial(lab, &subject, &good_side.base);
+        CommitProbe { subject, on, good_side, output, trusted, known: Mutex::default() }
     }
 
     /// Tests `sources` as `effort` says; compares elements only where the bits leave the verdict open.
@@ -413,7 +410,8 @@ impl CommitProbe {
 
     fn begin(&self, lab: &Arc<Lab>, sources: &PlacedSources, shares: bool) -> Test<'_> {
         // A repeated test repeats the good side as well.
-        let trusted = match (&self.trusted, trusted_trial(lab, &self.subject, &self.base)) {
+        let trusted = match (&self.trusted, trusted_trial(lab, &self.subject, &self.good_side.base))
+        {
             (Ok(known), Ok(own)) if known.is_of_same_sources(&own) => Ok(known.clone()),
             (_, own) => own,
         };
@@ -450,7 +448,7 @@ impl CommitProbe {
             compared: false,
             orders: false,
             ordered_alike: Vec::new(),
-            good_side: self.base_name.clone(),
+            good_side: self.good_side.name.clone(),
             accesses: None,
             gradients: Vec::new(),
             rests_on_one_run: false,
@@ -564,7 +562,7 @@ impl Test<'_> {
     fn judged_observation(&self, effort: TestEffort) -> Result<Observation, ReplayError> {
         let mut observation = self.observation(effort)?;
         if let (None, Base::Sources(_), Ok(trusted)) =
-            (&observation.judgement, &self.probe.base, &self.trusted)
+            (&observation.judgement, &self.probe.good_side.base, &self.trusted)
             && observation.untestable.is_none()
         {
             let judgement = judge_trial(trusted, &self.trial)?;
@@ -624,7 +622,7 @@ impl Test<'_> {
             let reason = describe_misfit(misfit);
             return Ok(probe.untestable(Some(outcome), reason));
         }
-        match (&outcome.status, &probe.base) {
+        match (&outcome.status, &probe.good_side.base) {
             (Status::Untestable { reason, causes, .. }, _) => {
                 // Those of many lines, such as tracebacks, are told with the outcome.
                 let short_causes = causes.iter().filter(|cause| cause.lines().nth(1).is_none());
@@ -649,7 +647,7 @@ impl Test<'_> {
     /// The outcomes of the good side and of judged commits.
     fn list_known_outcomes(&self) -> Result<Vec<Outcome>, ReplayError> {
         let mut known_outcomes = Vec::new();
-        if let (Base::Sources(_), Ok(trusted)) = (&self.probe.base, &self.trusted) {
+        if let (Base::Sources(_), Ok(trusted)) = (&self.probe.good_side.base, &self.trusted) {
             known_outcomes.push(trusted.outcome()?.clone());
         }
         let known_judgements = self.probe.known.lock().unwrap_or_else(PoisonError::into_inner);
