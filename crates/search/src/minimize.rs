@@ -45,7 +45,7 @@ impl<'t, E> Minimizer<'t, E> {
     }
 
     /// The answer to a set that was tested.
-    pub fn known_answer(&self, changes: &ChangeSet) -> Option<TestAnswer> {
+    fn known_answer(&self, changes: &ChangeSet) -> Option<TestAnswer> {
         self.answers.get(changes).copied()
     }
 
