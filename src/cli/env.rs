@@ -118,12 +118,8 @@ fn describe_settings(facts: &RecordedFacts) -> Option<ReportLine> {
     Some(ReportLine::from(words))
 }
 
-/// In the place of a hash: the files change without an installation.
-const EDITABLE: &str = "editable";
-
 fn render_version(version: &RecordedVersion) -> ReportLine {
     let RecordedVersion { name, captured, here, .. } = version;
-    let editable = |contents: &Option<String>| contents.as_deref() == Some(EDITABLE);
     ReportLine::from(match (version.relation, here) {
         (VersionRelation::OtherVersion, Some(here)) => format!("  {name} {captured}, here {here}"),
         (VersionRelation::OtherContents, _) => {
@@ -131,7 +127,7 @@ fn render_version(version: &RecordedVersion) -> ReportLine {
         }
         (VersionRelation::NotInstalled, _) => format!("  {name} {captured}, not installed here"),
         (VersionRelation::NotCompared, _) => format!("  {name} {captured}, not compared"),
-        _ if editable(&version.captured_contents) || editable(&version.contents_here) => {
+        _ if version.is_editable() => {
             format!("  {name} {captured}, an editable installation: contents are not compared")
         }
         _ if version.captured_contents.is_some() && version.contents_here.is_none() => {

@@ -73,6 +73,12 @@ impl RecordedVersion {
     pub fn is_other(&self) -> bool {
         !matches!(self.relation, VersionRelation::Same | VersionRelation::NotCompared)
     }
+
+    /// Whether its files change without an installation, on one side at least.
+    pub fn is_editable(&self) -> bool {
+        let contents = [&self.captured_contents, &self.contents_here];
+        contents.into_iter().flatten().any(|text| text == EDITABLE)
+    }
 }
 
 impl RecordedSetting {
