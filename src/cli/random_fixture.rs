@@ -176,16 +176,12 @@ impl RandomFixture {
 
 /// What of `draws` is not usual, behind other words.
 fn describe_draws(draws: &InputDraws) -> String {
-    let list = |draw| {
-        let names =
-            draws.iter().filter(|(_, other)| **other == draw).map(|(name, _)| name.as_str());
-        names.collect::<Vec<_>>().join(", ")
-    };
     let mut words = String::new();
     for (draw, what) in [(InputDraw::Small, "between 0 and 1"), (InputDraw::Absent, "left out")] {
-        let names = list(draw);
+        let drawn = draws.iter().filter(|(_, other)| **other == draw);
+        let names: Vec<&str> = drawn.map(|(name, _)| name.as_str()).collect();
         if !names.is_empty() {
-            let _ = write!(words, "; {what}: {names}");
+            let _ = write!(words, "; {what}: {}", names.join(", "));
         }
     }
     words
