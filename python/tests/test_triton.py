@@ -267,7 +267,6 @@ def test_a_numpy_that_the_interpreter_does_not_work_with_is_refused(
     class Module:
         __version__ = triton
 
-    monkeypatch.setenv("TRITON_INTERPRET", "1")
     monkeypatch.setattr(triton_interpreter.np, "__version__", numpy)
     monkeypatch.setitem(triton_interpreter.sys.modules, "triton", Module())
     if not refused:
@@ -277,3 +276,27 @@ def test_a_numpy_that_the_interpreter_does_not_work_with_is_refused(
         triton_interpreter.check_versions()
     assert raised.value.party == "environment"
     assert raised.value.hint is not None and 'pip install "numpy<2.4"' in raised.value.hint
+
+
+UNFIT = """
+import numpy, triton
+numpy.__version__, triton.__version__ = "2.4.0", "3.6.0"
+"""
+
+
+def test_versions_that_do_not_fit_end_a_launch(server: Any, project: Project) -> None:
+    done = server(PRODUCT).run(matrices("F32"), project.tree(kernels=UNFIT + KERNELS))
+    assert (done.code, done.error["fault"]) == (126, "environment")
+    assert done.error["message"] == "triton 3.6.0's interpreter does not work with numpy 2.4.0"
+
+
+def test_versions_that_do_not_fit_are_nothing_to_a_program_without_kernels(
+    server: Any, project: Project
+) -> None:
+    body = """
+    def step(a, b):
+        import unfit
+        return {"y": a @ b}
+    """
+    done = server(body).run(matrices("F32"), project.tree(unfit=UNFIT))
+    assert done.code == 0, done.answer

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from . import environment, triton_interpreter
+from . import environment
 from .faults import Blame, Fault, Place, judge
 from .notes import said
 from .protocol import VERSION, Run, check_version, fault_as_json, from_message
@@ -71,7 +71,6 @@ def preload(names: str, variables: Mapping[str, str]) -> Fault | None:
         check_version(variables)
         for name in filter(None, (item.strip() for item in names.split(","))):
             importlib.import_module(name)
-        triton_interpreter.check_versions()
         _import_late_modules(_IMPORTED_LATE)
     except Exception as error:
         fault = judge(error, Place())

@@ -37,12 +37,9 @@ def cache() -> str:
 
 
 def check_versions() -> None:
-    """Refuses an interpreter and a NumPy that do not work together, if Triton has been imported.
+    """Refuses to interpret kernels with a NumPy that this Triton's interpreter does not work with.
 
     Raises :class:`Blame`."""
-    triton: Any = sys.modules.get("triton")
-    if triton is None or not is_used():
-        return
     if _at_least(np.__version__, (2, 4)) and not _at_least(_version(), (3, 7)):
         raise Blame(
             "environment",
@@ -151,6 +148,8 @@ class _Language:
         if self._is_entered:
             # A function that a kernel calls.
             return types.SimpleNamespace(restore=lambda: None)
+        # Here and not at an import: PyTorch imports Triton, too, and needs no kernel of it.
+        check_versions()
         self._is_entered = True
         # A module may know functions of Triton alone, and not the module that they are of.
         language = {"tl": self._language, "core": self._core}
