@@ -75,23 +75,26 @@ fn blame(story: &Story, backend: &str) -> Blamed {
     Blamed { carriers, way_back, text }
 }
 
-fn assert_same_hunks_on_both(story: &Story) {
+/// The way back gives the good bits on the CPU; `way_back_on_gpu` is said of it on a GPU.
+fn assert_same_hunks_on_both(story: &Story, way_back_on_gpu: &str) {
     let [on_cpu, on_gpu] = ["cpu", "cuda"].map(|backend| blame(story, backend));
     println!("{}", on_gpu.text);
     assert_eq!(on_gpu.carriers, on_cpu.carriers, "{}", on_gpu.text);
-    assert_eq!(on_gpu.way_back, on_cpu.way_back, "{}", on_gpu.text);
+    assert_eq!(on_cpu.way_back, "good_bits", "{}", on_cpu.text);
+    assert_eq!(on_gpu.way_back, way_back_on_gpu, "{}", on_gpu.text);
 }
 
 #[test]
 #[ignore = "needs a GPU"]
 fn the_hunks_behind_a_wrong_attention_are_the_same_on_a_gpu() {
-    assert_same_hunks_on_both(&ATTENTION);
+    // Its `dtau` is a sum of atomics, in another order each time.
+    assert_same_hunks_on_both(&ATTENTION, "good");
 }
 
 #[test]
 #[ignore = "needs a GPU"]
 fn the_hunks_behind_an_imprecise_cross_entropy_are_the_same_on_a_gpu() {
-    assert_same_hunks_on_both(&CROSS_ENTROPY);
+    assert_same_hunks_on_both(&CROSS_ENTROPY, "good_bits");
 }
 
 /// One of its two hunks alone reads beside its shared memory. The CPU finds that; a device may give values.
