@@ -15,9 +15,14 @@ static NVRTC: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/nvrtc");
 /// The headers for the host compiler that NVRTC reads too.
 const SHARED: [&str; 1] = ["replay/torch_kernels.h"];
 
-/// A hash over the names and contents of the headers for the host compiler.
+/// A hash over the names and contents of the headers for the host compiler, and over what guards them.
 pub fn hash_headers() -> blake3::Hash {
-    static IDENTITY: LazyLock<blake3::Hash> = LazyLock::new(|| hash_header_folder(&INCLUDE));
+    static IDENTITY: LazyLock<blake3::Hash> = LazyLock::new(|| {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(hash_header_folder(&INCLUDE).as_bytes());
+        hasher.update(include_bytes!("headers.rs"));
+        hasher.finalize()
+    });
     *IDENTITY
 }
 
@@ -53,6 +58,23 @@ fn hash_header_folder(dir: &Dir<'_>) -> blake3::Hash {
 pub fn write_headers(folder: &Path) -> io::Result<()> {
     static GUARDED: LazyLock<Vec<(&Path, Vec<u8>)>> = LazyLock::new(guard_headers);
     GUARDED.iter().try_for_each(|(path, content)| write_one(&folder.join(path), content))
+}
+
+/// A hash over the headers for the host compiler as they lie in `folder`.
+///
+/// # Errors
+/// The error of the file system: one that is not there is among them.
+pub fn hash_written_headers(folder: &Path) -> io::Result<blake3::Hash> {
+    let mut files = Vec::new();
+    collect_headers(&INCLUDE, &mut files);
+    let guards = [Path::new(GUARD_BEGIN), Path::new(GUARD_END)];
+    let mut hasher = blake3::Hasher::new();
+    for path in files.iter().map(|file| file.path()).chain(guards) {
+        let content = fs::read(folder.join(path))?;
+        hasher.update(&(content.len() as u64).to_le_bytes());
+        hasher.update(&content);
+    }
+    Ok(hasher.finalize())
 }
 
 /// The headers for the host compiler, each with the user's macros kept out.

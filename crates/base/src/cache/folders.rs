@@ -1,4 +1,4 @@
-//! Sets of packages for Python, and images: folders that come and go as a whole.
+//! Sets of packages for Python, images and this program's headers: folders that come and go as a whole.
 
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -15,17 +15,20 @@ pub enum FolderKind {
     Packages,
     /// The files of a container image.
     Image,
+    /// This program's headers, for compilers.
+    Headers,
 }
 
 impl FolderKind {
     /// Every kind.
-    pub const ALL: [FolderKind; 2] = [FolderKind::Packages, FolderKind::Image];
+    pub const ALL: [FolderKind; 3] = [FolderKind::Packages, FolderKind::Image, FolderKind::Headers];
 
     /// The name of the folder around those of this kind.
     pub fn name(self) -> &'static str {
         match self {
             FolderKind::Packages => "packages",
             FolderKind::Image => "images",
+            FolderKind::Headers => "headers",
         }
     }
 }

@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::SystemTime;
 
+use super::header_folder::HeaderFolder;
 use super::{
     CompileError, CompilerError, Excess, HEADERS, KeyHasher, LINK, Toolchain, UnitKind,
     definitions_object, outside_prerequisites, owned_words, scratch_failed,
 };
-use replay_base::cache::{CacheKind, WorkFolder};
+use replay_base::cache::CacheKind;
 use replay_base::foreign::Finished;
 use replay_frontend::Precision;
 use replay_runtime::flags::PRELUDE;
@@ -32,7 +33,7 @@ pub(super) struct CompileMemo {
     /// The programs of the compiler.
     pub tools: OnceLock<Vec<PathBuf>>,
     /// The folder with this program's headers.
-    headers: Mutex<Option<WorkFolder>>,
+    headers: Mutex<Option<HeaderFolder>>,
     /// The precompiled headers, where there is one.
     preludes: Mutex<HashMap<UnitKind, Arc<PreludeSlot>>>,
     /// By precision: the hash of every artifact's common object.
@@ -75,10 +76,13 @@ impl CompileMemo {
         self.busy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The folder with this program's headers, if they were written.
-    pub(super) fn header_folder(&self) -> Option<PathBuf> {
+    /// The folder with this program's headers, if it goes with this process.
+    pub(super) fn work_folder_of_headers(&self) -> Option<PathBuf> {
         let headers = self.headers.lock().unwrap_or_else(PoisonError::into_inner);
-        headers.as_ref().map(|headers| headers.path().to_owned())
+        match headers.as_ref()? {
+            HeaderFolder::Kept(_) => None,
+            HeaderFolder::OfThisProcess(folder) => Some(folder.path().to_owned()),
+        }
     }
 
     fn lock_preludes(&self) -> MutexGuard<'_, HashMap<UnitKind, Arc<PreludeSlot>>> {
@@ -131,22 +135,18 @@ impl Toolchain {
         self.once.many.store(true, Ordering::Relaxed);
     }
 
-    /// Makes this program's headers appear as [`HEADERS`] in `folder`. They are written once for each process, and again
-    /// if somebody has removed them.
+    /// Makes this program's headers appear as [`HEADERS`] in `folder`. They are looked for once in each process, and again if
+    /// somebody has removed them.
     pub(super) fn link_headers(&self, folder: &Path) -> Result<(), CompileError> {
         let mut headers = self.once.headers.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = headers.take().filter(|known| known.path().join(PRELUDE).exists());
-        let written = match known {
-            Some(known) => known,
-            None => {
-                let new = self.cache.scratch()?;
-                headers::write_headers(new.path()).map_err(scratch_failed(new.path()))?;
-                new
-            }
+        let known_folder = headers.take().filter(|known| known.path().join(PRELUDE).exists());
+        let header_folder = match known_folder {
+            Some(known_folder) => known_folder,
+            None => HeaderFolder::provide(&self.cache)?,
         };
-        let written_folder = headers.insert(written).path();
         let link = folder.join(HEADERS);
-        std::os::unix::fs::symlink(written_folder, &link).map_err(scratch_failed(&link))?;
+        std::os::unix::fs::symlink(headers.insert(header_folder).path(), &link)
+            .map_err(scratch_failed(&link))?;
         Ok(())
     }
 

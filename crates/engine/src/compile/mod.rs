@@ -13,6 +13,7 @@ mod entry_point;
 mod environment;
 mod error;
 mod explanation;
+mod header_folder;
 mod includes;
 mod instances;
 mod key;
@@ -441,7 +442,8 @@ impl Toolchain {
         let header_options = headers.iter().map(|name| format!("-I{name}").into());
         let all_arguments =
             header_options.chain(arguments.into_iter().map(|word| word.as_ref().to_owned()));
-        let temporary = self.once.header_folder().into_iter().chain([folder.to_owned()]).collect();
+        let own_headers = self.once.work_folder_of_headers();
+        let temporary = own_headers.into_iter().chain([folder.to_owned()]).collect();
         let all_arguments = all_arguments.collect::<Vec<std::ffi::OsString>>();
         // Headers and precompiled ones lie in the cache, where the folder of precompiled ones may be a link.
         let root = self.cache.root();
