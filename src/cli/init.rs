@@ -1,21 +1,17 @@
 //! `replay init`: writes a first `replay.toml` from the sources, without questions.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use ::replay::files;
-use ::replay::frontend::{
-    FunctionSignature, SourceUnit, find_function_signatures, find_functions_that_name, may_launch,
-    scan_symbols, tighten_launches,
-};
+use ::replay::frontend::FunctionSignature;
 use ::replay::harness::{CppStandard, Harness};
 use ::replay::history::History;
 
+use super::callable_source::{CODE, CallableSource, collect_files, is_host, read_callable_source};
 use super::draft::{
-    Draft, TypeNames, are_passes_of_one, choose_usual_sizes, find_build_standard,
-    find_command_standard, is_backward, takes_tensors,
+    Draft, TypeNames, choose_usual_sizes, find_build_standard, find_command_standard, is_backward,
 };
 use super::draft_measurement::{DraftMeasurement, measure_draft};
 use super::error::{CliResult, CommandError, ErrorContext};
@@ -40,16 +36,6 @@ pub struct InitArgs {
     /// all given. For a harness that is there, the fixture alone is written
     #[arg(long, value_name = "NAME=SIZE,...", num_args = 0..=1, default_missing_value = "")]
     random: Option<String>,
-}
-
-/// A CUDA source with callable functions.
-struct CallableSource {
-    /// From the root of the repository, as a harness names it.
-    path: String,
-    text: String,
-    functions: Vec<FunctionSignature>,
-    headers: ReachedHeaders,
-    types: TypeNames,
 }
 
 /// A harness to write.
@@ -94,6 +80,9 @@ pub fn run_init(args: &InitArgs, session: &Session) -> CliResult<u8> {
     let candidates = match &args.source {
         Some(path) => {
             let path = fs::canonicalize(path).unwrap_or(path.clone());
+            if path.is_dir() {
+                return Err(folder_for_source(&path, &root, &files));
+            }
             vec![read_callable_source(&path, &root, &files)?]
         }
         None => find_callable_sources(&files, &root, &mut left_out),
@@ -406,56 +395,6 @@ fn choose_draft_path(first: &Path, source: &str, draft: &Draft, earlier: &[Harne
     free_path.unwrap_or_else(|| first.to_owned())
 }
 
-/// Possible CUDA sources and headers.
-const CODE: [&str; 5] = ["cu", "cuh", "h", "hpp", "inl"];
-
-/// The files below `folder` that end in one of `endings`, outside of hidden and built folders.
-fn collect_files(folder: &Path, depth: usize, endings: &[&str], files: &mut Vec<PathBuf>) {
-    const DEEPEST: usize = 12;
-    const BUILT: [&str; 4] = ["target", "build", "node_modules", "__pycache__"];
-    let Ok(entries) = fs::read_dir(folder) else { return };
-    for entry in entries.flatten() {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        let Ok(kind) = entry.file_type() else { continue };
-        if kind.is_dir() && depth < DEEPEST && !name.starts_with('.') && !BUILT.contains(&&*name) {
-            collect_files(&entry.path(), depth + 1, endings, files);
-        } else if kind.is_file()
-            && name.rsplit_once('.').is_some_and(|(_, extension)| endings.contains(&extension))
-        {
-            files.push(entry.path());
-        }
-    }
-}
-
-fn read_callable_source(path: &Path, root: &Path, files: &[PathBuf]) -> CliResult<CallableSource> {
-    if path.is_dir() {
-        return Err(folder_for_source(path, root, files));
-    }
-    let text = files::read_regular_file(path, files::SOURCE_BYTES)
-        .context(|| format!("cannot read {}", path.display()))?;
-    let text = String::from_utf8_lossy(&text).into_owned();
-    let Ok(relative_path) = path.strip_prefix(root) else {
-        let message = format!("{} lies outside of the repository", path.display());
-        return Err(CommandError::new(message));
-    };
-    let Some(relative_text) = relative_path.to_str() else {
-        let message = format!("the name {} is not UTF-8", relative_path.display());
-        return Err(CommandError::new(message));
-    };
-    let text = tighten_launches(&text).unwrap_or(text);
-    let unit = SourceUnit { path: relative_text, text: &text };
-    let headers = ReachedHeaders::of_source(path, &text, files);
-    let mut functions = find_function_signatures(&unit, &scan_symbols(&[unit]));
-    let launching = find_functions_that_name(&unit, &headers.find_launchers());
-    for function in &mut functions {
-        function.launches |= launching.contains(&function.name);
-    }
-    let types = TypeNames::default();
-    let source = CallableSource { path: relative_text.to_owned(), text, functions, headers, types };
-    Ok(CallableSource { types: TypeNames::from_texts(source.texts()), ..source })
-}
-
 /// The error for a `folder` that stands for a source; it names one of `files` below it.
 fn folder_for_source(folder: &Path, root: &Path, files: &[PathBuf]) -> CommandError {
     let is_source = |path: &&PathBuf| {
@@ -535,129 +474,6 @@ fn no_launch(candidate: &CallableSource, files: &[PathBuf], root: &Path) -> Comm
         .with_hint("name the source with the kernels: `replay init path/to/kernel.cu`".to_owned())
 }
 
-impl CallableSource {
-    /// Host functions with launches and pointers, tensors or objects that hold some; kernels where there is no such
-    /// function.
-    fn worth_calling(&self) -> Vec<&FunctionSignature> {
-        let launching = self.functions.iter().filter(|function| {
-            is_host(function)
-                && function.launches
-                && function.name != "main"
-                && (takes_tensors(function)
-                    || takes_pointers(function)
-                    || self.takes_object(function))
-        });
-        let called: Vec<&FunctionSignature> = launching.collect();
-        if called.is_empty() {
-            self.functions.iter().filter(|function| function.kernel).collect()
-        } else {
-            called
-        }
-    }
-
-    /// The names of its folders and of its file, without endings.
-    fn path_parts(&self) -> impl Iterator<Item = &str> {
-        self.path.trim_end_matches(".cu").split('/')
-    }
-
-    /// Whether `other` is the other pass of the same operation, by the names of the files and of their folders.
-    fn is_other_pass(&self, other: &CallableSource) -> bool {
-        let mut differing_parts =
-            self.path_parts().zip(other.path_parts()).filter(|(own, other)| own != other);
-        let Some(first) = differing_parts.next() else { return false };
-        let mut all_parts = [first].into_iter().chain(differing_parts);
-        self.path_parts().count() == other.path_parts().count()
-            && all_parts.all(|(own, other)| {
-                are_passes_of_one(own, other) && is_backward(own) == is_backward(first.0)
-            })
-    }
-
-    /// Its headers and itself.
-    fn texts(&self) -> impl Iterator<Item = &str> {
-        let headers = self.headers.headers.iter().map(|(_, text)| text.as_str());
-        headers.chain([self.text.as_str()])
-    }
-
-    /// Whether one of its functions is one of `names`.
-    fn has_any(&self, names: &[String]) -> bool {
-        self.functions.iter().any(|function| names.contains(&function.name))
-    }
-
-    fn takes_object(&self, function: &FunctionSignature) -> bool {
-        let mut parameters = function.parameters.iter();
-        parameters.any(|parameter| self.types.plain_struct(&parameter.ty).is_some())
-    }
-}
-
-fn is_host(function: &FunctionSignature) -> bool {
-    !function.kernel && !function.device
-}
-
-fn takes_pointers(function: &FunctionSignature) -> bool {
-    function.parameters.iter().any(|parameter| parameter.ty.contains('*'))
-}
-
-/// The headers of the repository within reach of a source.
-struct ReachedHeaders {
-    /// Their paths, with their texts.
-    headers: Vec<(PathBuf, String)>,
-    /// The folders that their names are relative to.
-    folders: Vec<PathBuf>,
-}
-
-impl ReachedHeaders {
-    /// The functions of the host that launch kernels, also by one another.
-    fn find_launchers(&self) -> BTreeSet<String> {
-        let units: Vec<SourceUnit<'_>> =
-            self.headers.iter().map(|(_, text)| SourceUnit { path: "", text }).collect();
-        let mut launchers = BTreeSet::new();
-        for unit in units.iter().filter(|unit| may_launch(unit.text)) {
-            let functions = find_function_signatures(unit, &scan_symbols(&[*unit]));
-            let launching = functions.into_iter().filter(|f| is_host(f) && f.launches);
-            launchers.extend(launching.map(|function| function.name));
-        }
-        loop {
-            let known_count = launchers.len();
-            for unit in &units {
-                if launchers.iter().any(|launcher| unit.text.contains(launcher)) {
-                    launchers.extend(find_functions_that_name(unit, &launchers));
-                }
-            }
-            if launchers.len() == known_count {
-                return launchers;
-            }
-        }
-    }
-
-    /// Those included by the source at `path` with `text`, directly or through others; `files` are all candidates.
-    fn of_source(path: &Path, text: &str, files: &[PathBuf]) -> ReachedHeaders {
-        let mut reached = ReachedHeaders { headers: Vec::new(), folders: Vec::new() };
-        reached.add_included(path, text, files);
-        let mut next = 0;
-        while next < reached.headers.len() {
-            let (path, text) = reached.headers[next].clone();
-            reached.add_included(&path, &text, files);
-            next += 1;
-        }
-        reached
-    }
-
-    fn add_included(&mut self, includer: &Path, text: &str, files: &[PathBuf]) {
-        for line in text.lines() {
-            let Some((header, folder)) = resolve_include(line, includer, files) else { continue };
-            if !self.folders.contains(&folder) {
-                self.folders.push(folder);
-            }
-            if self.headers.iter().any(|(known_header, _)| *known_header == header) {
-                continue;
-            }
-            if let Ok(bytes) = files::read_regular_file(&header, files::SOURCE_BYTES) {
-                self.headers.push((header, String::from_utf8_lossy(&bytes).into_owned()));
-            }
-        }
-    }
-}
-
 /// `folders` relative to `root`.
 fn name_folders(folders: &[PathBuf], root: &Path) -> Vec<String> {
     let folders = folders.iter().filter_map(|folder| folder.strip_prefix(root).ok());
@@ -666,48 +482,6 @@ fn name_folders(folders: &[PathBuf], root: &Path) -> Vec<String> {
         name => name,
     });
     names.collect()
-}
-
-/// The header of `files` that `line` of `includer` includes, and the folder that its name is relative to; none for headers
-/// of the system. Of several headers the one nearest to `includer` is meant.
-fn resolve_include(line: &str, includer: &Path, files: &[PathBuf]) -> Option<(PathBuf, PathBuf)> {
-    let directive = line.trim_start().strip_prefix('#')?;
-    let included = directive.trim_start().strip_prefix("include")?.trim();
-    let is_quoted = included.starts_with('"');
-    let name = included.trim_start_matches(['"', '<']).split(['"', '>']).next()?;
-    let name = Path::new(name);
-    if is_quoted && let Ok(beside) = fs::canonicalize(includer.parent()?.join(name)) {
-        let has_plain_name = beside.ends_with(name);
-        let depth = if has_plain_name { name.components().count() } else { 1 };
-        let folder = beside.ancestors().nth(depth)?.to_owned();
-        return files.contains(&beside).then_some((beside, folder));
-    }
-    if !is_quoted && is_system_header(name) {
-        return None;
-    }
-    let common_length = |file: &Path| {
-        file.components().zip(includer.components()).take_while(|(own, other)| own == other).count()
-    };
-    let candidates = files.iter().filter(|file| file.ends_with(name));
-    // Of equally near ones the first counts.
-    let header = candidates.rev().max_by_key(|file| common_length(file))?;
-    let folder = header.ancestors().nth(name.components().count())?;
-    Some((header.clone(), folder.to_owned()))
-}
-
-/// Whether the system, or its C++ compiler, has a header `name`.
-fn is_system_header(name: &Path) -> bool {
-    let mut folders = vec![PathBuf::from("/usr/include"), PathBuf::from("/usr/local/include")];
-    let of_compiler = format!("/usr/lib/gcc/{}-linux-gnu", std::env::consts::ARCH);
-    for parent in ["/usr/include", "/usr/include/c++", of_compiler.as_str()] {
-        let entries = fs::read_dir(parent).into_iter().flatten().flatten();
-        let versions = entries.map(|entry| entry.path()).filter(|path| {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            name.ends_with("-linux-gnu") || name.starts_with(|c: char| c.is_ascii_digit())
-        });
-        folders.extend(versions.flat_map(|version| [version.join("include"), version]));
-    }
-    folders.iter().any(|folder| folder.join(name).is_file())
 }
 
 /// Writes all of them or none.

@@ -8,6 +8,7 @@ mod bisect_log;
 mod blame;
 mod cache;
 mod call_misfit;
+mod callable_source;
 mod cluster;
 mod completions;
 mod config;
