@@ -53,12 +53,19 @@ fn cub_reduces_scans_and_loads_in_blocks_and_warps() {
     public(0).assert_gives("out", &block, 1e-6);
     let mut warp: Vec<f64> = (0..4).map(|w| x[w * 8..w * 8 + 8].iter().sum()).collect();
     warp.extend(running(&x[..32]));
+    warp.extend((0..32).map(|lane| if lane < 3 { lane } else { lane - 3 } as f64));
+    warp.extend((0..32).map(|lane| if lane % 8 < 5 { lane + 3 } else { lane } as f64));
+    warp.extend((0..32).map(|lane| (lane / 8 * 8 + 5) as f64));
     public(1).assert_gives("out", &warp, 0.0);
     let loaded = |i: usize| {
         let from = i % 64 * 4 + i / 64;
         if from < 250 { x[from] } else { -1.0 }
     };
-    public(2).assert_gives("out", &(0..256).map(loaded).collect::<Vec<_>>(), 0.0);
+    let sums = running(&x[..256]);
+    let mut tiles: Vec<f64> = (0..256).map(loaded).collect();
+    tiles.extend(&sums);
+    tiles.extend((0..256).map(|i| 1.0 + sums[i] - x[i]));
+    public(2).assert_gives("out", &tiles, 0.0);
 }
 
 #[test]

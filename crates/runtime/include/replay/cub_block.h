@@ -111,6 +111,9 @@ class BlockReduce {
 template <class T, int X, BlockScanAlgorithm = BLOCK_SCAN_RAKING, int Y = 1, int Z = 1, int = 0>
 class BlockScan {
   static constexpr int threads = X * Y * Z;
+  /// Not a first value.
+  template <class Op>
+  using is_operation = std::enable_if_t<!std::is_convertible<Op, T>::value>;
 
  public:
   /// The value of each thread, the combination before it, and the combination of all.
@@ -143,6 +146,31 @@ class BlockScan {
   REPLAY_SCAN_SUMS(Inclusive, inclusive())
   REPLAY_SCAN_SUMS(Exclusive, exclusive{T(0)})
 #undef REPLAY_SCAN_SUMS
+
+  /// The first warp calls `before` with the combination of all; what its first thread gets comes before the block's items.
+#define REPLAY_PREFIXED_SCANS(name, is_inclusive)                                                 \
+  template <class Before>                                                                         \
+  void name##Sum(T input, T& output, Before& before, REPLAY_SITE_PARAMS) {                        \
+    name##Scan(input, output, cub::Sum(), before, file, line);                                    \
+  }                                                                                               \
+  template <int Items, class Before>                                                              \
+  void name##Sum(T (&inputs)[Items], T (&outputs)[Items], Before& before, REPLAY_SITE_PARAMS) {   \
+    prefixed_scan<is_inclusive>(inputs, outputs, cub::Sum(), before, file, line);                 \
+  }                                                                                               \
+  template <class Op, class Before, class = is_operation<Op>>                                     \
+  void name##Scan(T input, T& output, Op op, Before& before, REPLAY_SITE_PARAMS) {                \
+    T inputs[1] = {input}, outputs[1];                                                            \
+    prefixed_scan<is_inclusive>(inputs, outputs, op, before, file, line);                         \
+    output = outputs[0];                                                                          \
+  }                                                                                               \
+  template <int Items, class Op, class Before, class = is_operation<Op>>                          \
+  void name##Scan(T (&inputs)[Items], T (&outputs)[Items], Op op, Before& before,                 \
+                  REPLAY_SITE_PARAMS) {                                                           \
+    prefixed_scan<is_inclusive>(inputs, outputs, op, before, file, line);                         \
+  }
+  REPLAY_PREFIXED_SCANS(Inclusive, true)
+  REPLAY_PREFIXED_SCANS(Exclusive, false)
+#undef REPLAY_PREFIXED_SCANS
 
   template <class Op>
   void InclusiveScan(T input, T& output, Op op, REPLAY_SITE_PARAMS) {
@@ -217,15 +245,58 @@ class BlockScan {
     }
     return *storage.all.get();
   }
+
+  template <bool IsInclusive, int Items, class Op, class Before>
+  void prefixed_scan(T (&inputs)[Items], T (&outputs)[Items], Op op, Before& before_block,
+                     const char* file, uint32_t line) {
+    const int rank = (int)replay_rt::block.linear_thread;
+    TempStorage& storage = *storage_.storage;
+    T *values = storage.values.get(), *before = storage.before.get();
+    new (values + rank) T(replay_thread_reduce(inputs, op));
+    __syncthreads(file, line);
+    if (rank == 0) {
+      T all = values[0];
+      for (int i = 1; i < threads; i++) all = op(all, values[i]);
+      new (storage.all.get()) T(all);
+    }
+    __syncthreads(file, line);
+    if (rank < 32) {
+      T prefix = before_block(*storage.all.get());
+      for (int i = 0; rank == 0 && i < threads; i++) {
+        new (before + i) T(prefix);
+        prefix = op(prefix, values[i]);
+      }
+    }
+    __syncthreads(file, line);
+    T prefix = before[rank];
+    for (int i = 0; i < Items; i++) {
+      const T next = op(prefix, inputs[i]);
+      outputs[i] = IsInclusive ? next : prefix;
+      prefix = next;
+    }
+  }
   replay_storage<TempStorage> storage_;
 };
+
+/// Memory in which items are exchanged begins at a multiple of 16, as CUB's does: kernels place what follows by its size.
+constexpr size_t replay_exchange_alignment = 16;
+constexpr size_t replay_alignment(BlockLoadAlgorithm algorithm) {
+  const bool exchanges = algorithm == BLOCK_LOAD_TRANSPOSE || algorithm == BLOCK_LOAD_WARP_TRANSPOSE ||
+                         algorithm == BLOCK_LOAD_WARP_TRANSPOSE_TIMESLICED;
+  return exchanges ? replay_exchange_alignment : 1;
+}
+constexpr size_t replay_alignment(BlockStoreAlgorithm algorithm) {
+  const bool exchanges = algorithm == BLOCK_STORE_TRANSPOSE || algorithm == BLOCK_STORE_WARP_TRANSPOSE ||
+                         algorithm == BLOCK_STORE_WARP_TRANSPOSE_TIMESLICED;
+  return exchanges ? replay_exchange_alignment : 1;
+}
 
 /// A thread's items lie next to each other, or `threads` apart in a striped arrangement.
 template <class T, int X, int Items, BlockLoadAlgorithm Algorithm = BLOCK_LOAD_DIRECT, int Y = 1,
           int Z = 1, int = 0>
 class BlockLoad {
  public:
-  struct TempStorage {};
+  struct alignas(replay_alignment(Algorithm)) TempStorage {};
   BlockLoad() {}
   explicit BlockLoad(TempStorage&) {}
   template <class From>
@@ -253,7 +324,7 @@ template <class T, int X, int Items, BlockStoreAlgorithm Algorithm = BLOCK_STORE
           int Z = 1, int = 0>
 class BlockStore {
  public:
-  struct TempStorage {};
+  struct alignas(replay_alignment(Algorithm)) TempStorage {};
   BlockStore() {}
   explicit BlockStore(TempStorage&) {}
   template <class To>
@@ -290,6 +361,26 @@ struct replay_lanes {
     return replay_rt::shuffle(mask, value, first + rank, file, line);
   }
 };
+
+/// The input of the lane `offset` before or behind in the logical warp; the lane's own beyond `first` and `last`.
+template <int Width, class T>
+T ShuffleUp(const T& input, int offset, int first, unsigned mask, REPLAY_SITE_PARAMS) {
+  const replay_lanes<Width> lanes;
+  const int rank = (int)lanes.rank - offset;
+  return replay_rt::shuffle(mask, input, lanes.first + (rank >= first ? (uint32_t)rank : lanes.rank), file, line);
+}
+template <int Width, class T>
+T ShuffleDown(const T& input, int offset, int last, unsigned mask, REPLAY_SITE_PARAMS) {
+  const replay_lanes<Width> lanes;
+  const int rank = (int)lanes.rank + offset;
+  return replay_rt::shuffle(mask, input, lanes.first + (rank <= last ? (uint32_t)rank : lanes.rank), file, line);
+}
+/// The input of the lane `rank` of the logical warp.
+template <int Width, class T>
+T ShuffleIndex(const T& input, int rank, unsigned mask, REPLAY_SITE_PARAMS) {
+  const replay_lanes<Width> lanes;
+  return replay_rt::shuffle(mask, input, lanes.first + (uint32_t)rank % Width, file, line);
+}
 
 template <class T, int Width = 32, int = 0>
 class WarpReduce {

@@ -24,7 +24,7 @@ class BlockExchange {
   static constexpr int threads = X * Y * Z;
 
  public:
-  struct TempStorage {
+  struct alignas(replay_exchange_alignment) TempStorage {
     replay_values<T, threads * Items> values;
   };
   BlockExchange() {}
@@ -103,7 +103,7 @@ class replay_block_sort {
   using storage_type = replay_sorting<K, V, Threads * Items>;
 
  public:
-  struct TempStorage {
+  struct alignas(replay_exchange_alignment) TempStorage {
     storage_type sorting;
   };
 
@@ -149,7 +149,7 @@ class BlockRadixRank {
 
  public:
   static constexpr int BINS_TRACKED_PER_THREAD = (digits + threads - 1) / threads;
-  struct TempStorage {
+  struct alignas(replay_exchange_alignment) TempStorage {
     // By thread, then by digit: the keys before those of the thread.
     int before[threads + 1][digits];
     int first[digits];

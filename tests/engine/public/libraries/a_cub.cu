@@ -25,6 +25,33 @@ __global__ void block_statistics(const float* x, float* out, int n) {
   if (t == 0) out[0] = mean, out[1] = largest, out[2] = (float)total;
 }
 
+/// What came in the tiles before.
+struct Running {
+  float sum;
+  __device__ float operator()(float tile) {
+    const float before = sum;
+    sum += tile;
+    return before;
+  }
+};
+
+__global__ void tiles(const float* x, float* out) {
+  using Scan = cub::BlockScan<float, 64>;
+  __shared__ typename Scan::TempStorage temp;
+  Running inclusive = {0.f}, exclusive = {1.f};
+  for (int tile = 0; tile < 2; tile++) {
+    float items[2] = {x[tile * 128 + 2 * threadIdx.x], x[tile * 128 + 2 * threadIdx.x + 1]}, before[2];
+    Scan(temp).ExclusiveScan(items, before, cub::Sum(), exclusive);
+    __syncthreads();
+    Scan(temp).InclusiveSum(items, items, inclusive);
+    __syncthreads();
+    for (int i = 0; i < 2; i++) {
+      out[tile * 128 + 2 * threadIdx.x + i] = items[i];
+      out[256 + tile * 128 + 2 * threadIdx.x + i] = before[i];
+    }
+  }
+}
+
 __global__ void warp_sums(const float* x, float* out) {
   using WarpReduce = cub::WarpReduce<float, 8>;
   __shared__ typename WarpReduce::TempStorage temp[4];
@@ -34,6 +61,10 @@ __global__ void warp_sums(const float* x, float* out) {
   cub::WarpScan<float>::TempStorage scan;
   cub::WarpScan<float>(scan).InclusiveSum(x[threadIdx.x], running);
   out[4 + threadIdx.x] = running;
+  const float lane = threadIdx.x;
+  out[36 + threadIdx.x] = cub::ShuffleUp<32>(lane, 3, 0, 0xffffffffu);
+  out[68 + threadIdx.x] = cub::ShuffleDown<8>(lane, 3, 7, 0xffffffffu);
+  out[100 + threadIdx.x] = cub::ShuffleIndex<8>(lane, 5, 0xffffffffu);
 }
 
 __global__ void loaded(const float* x, float* out, int n) {
@@ -44,6 +75,10 @@ __global__ void loaded(const float* x, float* out, int n) {
   Load(temp).Load(x, items, n, -1.f);
   Store().Store(out, items);
 }
+// Kernels place what follows such memory by its size, and access it in words of 16 bytes.
+using Transposed = cub::BlockStore<float, 64, 4, cub::BLOCK_STORE_WARP_TRANSPOSE>;
+static_assert(sizeof(Transposed::TempStorage) % 16 == 0, "no multiple of 16");
+static_assert(sizeof(cub::BlockExchange<char, 32, 1>::TempStorage) % 16 == 0, "no multiple of 16");
 
 struct Less {
   __device__ bool operator()(float a, float b) const { return a < b; }
@@ -142,7 +177,7 @@ void run_cub_device(const float* x, float* out, int n) {
 void run_cub(int which, const float* x, float* out) {
   if (which == 0) block_statistics<256><<<1, 256>>>(x, out, 200);
   if (which == 1) warp_sums<<<1, 32>>>(x, out);
-  if (which == 2) loaded<<<1, 64>>>(x, out, 250);
+  if (which == 2) loaded<<<1, 64>>>(x, out, 250), tiles<<<1, 64>>>(x, out + 256);
   if (which == 3) run_cub_device(x, out, 5000);
   if (which == 13) sorted<<<1, 64>>>(x, out);
 }
