@@ -84,7 +84,7 @@ pub fn find_changed_tensors(
     changed_tensors
 }
 
-/// Whether `ty` is a reference to a tensor.
+/// Whether `ty` is a reference to a tensor, or to an optional one.
 fn is_changed_tensor(ty: &str) -> bool {
     let words: Vec<&str> = ty
         .split(|c: char| !c.is_alphanumeric() && c != '_')
@@ -95,7 +95,7 @@ fn is_changed_tensor(ty: &str) -> bool {
         && !ty.trim_end().ends_with("&&")
         && words.last() == Some(&"Tensor")
         && !words.contains(&"const")
-        && !ty.contains('<')
+        && (!ty.contains('<') || words.contains(&"optional"))
 }
 
 /// Replaces the includes of PyTorch's headers in `source`; tells whether there are any.

@@ -88,7 +88,7 @@ const WAITING: [&str; 47] = [
 ];
 
 /// Prefixes of further such names.
-const WAITING_PREFIXES: [&str; 19] = [
+const WAITING_PREFIXES: [&str; 20] = [
     "__syncthreads",
     "__syncwarp",
     "__shfl",
@@ -108,6 +108,7 @@ const WAITING_PREFIXES: [&str; 19] = [
     "__mbarrier",
     "__cluster_",
     "__barrier",
+    "WARP_",
 ];
 
 /// Whether `word` makes a thread wait by itself.

@@ -397,3 +397,36 @@ inline int GET_BLOCKS(int64_t count, int64_t threads = CUDA_NUM_THREADS) {
 }  // namespace detail
 }  // namespace cuda
 }  // namespace at
+
+// ATen/cuda/DeviceUtils.cuh. On the CPU each knows the line of the user's that calls it.
+#ifdef __CUDACC_RTC__
+#define REPLAY_WARP_SITE
+#define REPLAY_WARP_LINE
+#else
+#define REPLAY_WARP_SITE , REPLAY_SITE_PARAMS
+#define REPLAY_WARP_LINE , file, line
+#endif
+template <class T>
+__device__ inline T WARP_SHFL(T value, int lane, int width = warpSize, unsigned mask = 0xffffffff REPLAY_WARP_SITE) {
+  return __shfl_sync(mask, value, lane, width REPLAY_WARP_LINE);
+}
+template <class T>
+__device__ inline T WARP_SHFL_UP(T value, unsigned delta, int width = warpSize, unsigned mask = 0xffffffff REPLAY_WARP_SITE) {
+  return __shfl_up_sync(mask, value, delta, width REPLAY_WARP_LINE);
+}
+template <class T>
+__device__ inline T WARP_SHFL_DOWN(T value, unsigned delta, int width = warpSize, unsigned mask = 0xffffffff REPLAY_WARP_SITE) {
+  return __shfl_down_sync(mask, value, delta, width REPLAY_WARP_LINE);
+}
+template <class T>
+__device__ inline T WARP_SHFL_XOR(T value, int lane_mask, int width = warpSize, unsigned mask = 0xffffffff REPLAY_WARP_SITE) {
+  return __shfl_xor_sync(mask, value, lane_mask, width REPLAY_WARP_LINE);
+}
+__device__ inline unsigned WARP_BALLOT(int predicate, unsigned mask = 0xffffffff REPLAY_WARP_SITE) {
+  return __ballot_sync(mask, predicate REPLAY_WARP_LINE);
+}
+__device__ inline void WARP_SYNC(unsigned mask = 0xffffffff REPLAY_WARP_SITE) {
+  __syncwarp(mask REPLAY_WARP_LINE);
+}
+#undef REPLAY_WARP_SITE
+#undef REPLAY_WARP_LINE

@@ -206,6 +206,7 @@ inline Tensor Tensor::mm(const Tensor& other) const {
   });
 }
 inline Tensor mm(const Tensor& a, const Tensor& b) { return a.mm(b); }
+inline Tensor& mm_out(const Tensor& out, const Tensor& a, const Tensor& b) { return out.copy_(a.mm(b)); }
 inline Tensor addmm(const Tensor& bias, const Tensor& a, const Tensor& b, const Scalar& beta = 1, const Scalar& alpha = 1) {
   return a.mm(b).mul(alpha).add(bias.mul(beta));
 }

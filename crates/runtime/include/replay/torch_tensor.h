@@ -852,12 +852,26 @@ inline Tensor Tensor::copied(ScalarType type, bool on_device) const {
 }  // namespace at
 
 namespace replay_torch {
-/// A tensor of the harness for a function that may change what the parameter refers to.
+/// A tensor of the harness for a function that may change what the parameter refers to; absent for a null pointer.
 template <class T>
-at::Tensor& changed(T* data) {
-  static auto* const all = new std::vector<std::unique_ptr<at::Tensor>>;
-  all->push_back(std::make_unique<at::Tensor>(data));
-  return *all->back();
+class changed_tensor {
+ public:
+  explicit changed_tensor(T* data) : data_(data) {}
+  operator at::Tensor&() const { return keep<at::Tensor>(); }
+  operator std::optional<at::Tensor>&() const { return keep<std::optional<at::Tensor>>(); }
+
+ private:
+  template <class Kept>
+  Kept& keep() const {
+    static auto* const all = new std::vector<std::unique_ptr<Kept>>;
+    all->push_back(std::make_unique<Kept>(data_));
+    return *all->back();
+  }
+  T* data_;
+};
+template <class T>
+changed_tensor<T> changed(T* data) {
+  return changed_tensor<T>(data);
 }
 }  // namespace replay_torch
 
