@@ -66,12 +66,12 @@ pub use launches::find_launched_name;
 pub use parameter_access::ParameterAccess;
 pub use parameter_uses::ParameterUse;
 pub use signatures::{
-    FunctionSignature, Parameter, TemplateParameter, find_function_signatures,
-    find_functions_that_name, may_launch,
+    FunctionSignature, FunctionWords, Parameter, TemplateParameter, find_function_signatures,
+    find_functions_that_name, list_function_words, may_launch,
 };
 pub use struct_fields::{PlainStruct, StructField, find_plain_structs};
 pub use symbols::{Symbols, scan_symbols};
-pub use tensor_bodies::{PythonName, TensorBody, find_python_names};
+pub use tensor_bodies::{PythonName, TensorBody, binds_functions, find_python_names};
 pub use torch_extension::{find_changed_tensors, keep_called_tensor_code, uses_tensors};
 pub use traps::{RefusedLine, trap_refused_lines};
 pub use unreached_kernels::{ReachedSources, UnreachedKernel, leave_out_unreached_kernels};

@@ -20,7 +20,7 @@ use super::tensor_bodies::{TensorBody, read_tensor_body};
 pub struct FunctionSignature {
     /// Its name without namespaces.
     pub name: String,
-    /// The namespaces around it, each with `::`.
+    /// The namespaces, or the class, around it, each with `::`.
     pub scope: String,
     /// The 1-based line of the name.
     pub line: usize,
@@ -106,7 +106,24 @@ pub fn find_function_signatures(unit: &SourceUnit, symbols: &Symbols) -> Vec<Fun
             parameter.access = access;
         }
     }
+    name_forwarded_results(&mut signatures);
     signatures
+}
+
+/// Gives a function that returns the results of another one of `signatures` their names.
+fn name_forwarded_results(signatures: &mut [FunctionSignature]) {
+    for index in 0..signatures.len() {
+        let body = &signatures[index].tensors;
+        let Some(callee) = body.forwards_to.as_ref().filter(|_| body.results.is_empty()) else {
+            continue;
+        };
+        let mut callees = signatures.iter().filter(|signature| signature.name == *callee);
+        let results = callees.find_map(|callee| {
+            let results = &callee.tensors.results;
+            (!results.is_empty()).then(|| results.clone())
+        });
+        signatures[index].tensors.results = results.unwrap_or_default();
+    }
 }
 
 fn parse_function_signature(
@@ -122,14 +139,16 @@ fn parse_function_signature(
         .body
         .clone()
         .any(|token_index| launching_words.contains(tokens[token_index].text(text)));
-    let head = item.tokens.start..item.name_at;
+    let qualifiers = list_qualifiers(text, tokens, item);
+    let head = item.tokens.start..item.name_at - 2 * qualifiers.len();
+    let namespaces = enclosing_namespaces(text, tokens, braces, item.tokens.start);
     Some(FunctionSignature {
         name: item.name.clone(),
         line: source.line(tokens[item.name_at].start),
         kernel: item.has_specifier(text, tokens, "__global__"),
         device: is_for_device && !is_for_host,
         template: item.template.then(|| parse_template_parameters(text, tokens, head.clone())),
-        scope: enclosing_namespaces(text, tokens, braces, item.tokens.start),
+        scope: qualifiers.iter().fold(namespaces, |scope, name| scope + name + "::"),
         local: item.has_specifier(text, tokens, "static"),
         returns: join_token_words(text, tokens, return_type_words(text, tokens, head)),
         parameters: parse_function_parameters(text, tokens, item)?,
@@ -140,6 +159,21 @@ fn parse_function_signature(
             TensorBody::default()
         },
     })
+}
+
+/// The names before that of the function `item`: `FORWARD` of `void FORWARD::render(...) {...}`.
+fn list_qualifiers<'t>(text: &'t str, tokens: &Tokens, item: &Item) -> Vec<&'t str> {
+    let mut qualifiers = Vec::new();
+    let mut name_index = item.name_at;
+    while name_index >= item.tokens.start + 2
+        && tokens.is_spelled_at(text, name_index - 1, "::")
+        && tokens[name_index - 2].kind == TokenKind::Ident
+    {
+        name_index -= 2;
+        qualifiers.push(tokens[name_index].text(text));
+    }
+    qualifiers.reverse();
+    qualifiers
 }
 
 /// The functions of `unit` whose bodies name one of `others`.
@@ -153,6 +187,35 @@ pub fn find_functions_that_name(unit: &SourceUnit, others: &BTreeSet<String>) ->
             && body.any(|token_index| others.contains(tokens[token_index].text(source.text)))
     });
     naming.map(|item| item.name).collect()
+}
+
+/// A function with its body at namespace scope, and the words in its body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FunctionWords {
+    /// Its name without namespaces.
+    pub name: String,
+    /// Whether other files cannot call it.
+    pub is_local: bool,
+    pub words: BTreeSet<String>,
+}
+
+/// The functions of `unit` with their bodies at namespace scope, in order.
+pub fn list_function_words(unit: &SourceUnit) -> Vec<FunctionWords> {
+    let source = Source::new(unit);
+    let text = source.text;
+    let tokens = source.view(true);
+    let items = outline_items(text, &tokens).into_iter();
+    let free_functions = items.filter(|item| item.kind == ItemKind::Function && !item.member);
+    let functions = free_functions.map(|item| {
+        let body = tokens[item.body.clone()].iter();
+        let words = body.filter(|token| token.kind == TokenKind::Ident);
+        FunctionWords {
+            is_local: item.has_specifier(text, &tokens, "static"),
+            words: words.map(|token| token.text(text).to_owned()).collect(),
+            name: item.name,
+        }
+    });
+    functions.collect()
 }
 
 /// The words of a body that show a launch.
@@ -504,6 +567,37 @@ mod tests {
                     void add(double* y) { y[threadIdx.x] += 1; }\n\
                     void run(double* sums) { add(sums); }\n";
         assert_snapshot!(uses(text), @"add y OneElement");
+    }
+
+    #[test]
+    fn a_name_may_be_qualified_where_the_function_is_defined() {
+        let found =
+            of("namespace a { void Rasterizer::Inner::run(float* x) { k<<<1, 1>>>(x); } }\n\
+             float one(float x) { return x; }\n");
+        let told: Vec<_> = found.iter().map(|f| (&*f.returns, &*f.scope, &*f.name)).collect();
+        assert_eq!(told, [("void", "a::Rasterizer::Inner::", "run"), ("float", "", "one")]);
+    }
+
+    #[test]
+    fn the_words_of_a_body_are_those_of_its_function_alone() {
+        let unit = SourceUnit {
+            path: "a.cpp",
+            text: "static int twice(int x) { return add(x, x); }\n\
+                   struct S { int get() { return twice(n); } int n; };\n\
+                   int S::all() { return get(); }\n",
+        };
+        let told = list_function_words(&unit);
+        let told: Vec<_> = told
+            .iter()
+            .map(|f| {
+                let words: Vec<&str> = f.words.iter().map(String::as_str).collect();
+                (&*f.name, f.is_local, words.join(" "))
+            })
+            .collect();
+        assert_eq!(
+            told,
+            [("twice", true, "add return x".to_owned()), ("all", false, "get return".to_owned())]
+        );
     }
 
     #[test]

@@ -13,6 +13,8 @@ use super::source::Source;
 pub struct TensorBody {
     /// The results of the longest `return`, of equal ones the last, in order; the name of a result that is an expression is empty.
     pub results: Vec<String>,
+    /// Where no result is named, the function of a last `return f(...);`.
+    pub forwards_to: Option<String>,
     /// By tensor, the names or numbers of its sizes; a name is empty where only later sizes are read.
     pub shapes: BTreeMap<String, Vec<String>>,
     /// By tensor, the tensor whose shape it was made with.
@@ -43,7 +45,9 @@ const TYPED_MEMBERS: [&str; 4] = ["data_ptr", "const_data_ptr", "mutable_data_pt
 const ACCESSORS: [&str; 4] =
     ["accessor", "packed_accessor", "packed_accessor32", "packed_accessor64"];
 /// Members of a tensor for one of the same shape and type.
-const COPIES: [&str; 3] = ["contiguous", "clone", "detach"];
+const COPIES: [&str; 4] = ["contiguous", "clone", "detach", "value"];
+/// The same, and for one of the same shape with other elements.
+const SAME_SHAPE: [&str; 7] = ["contiguous", "clone", "detach", "to", "toType", "type", "type_as"];
 /// No tensor of interest has more dimensions.
 const MOST_DIMENSIONS: usize = 8;
 
@@ -55,6 +59,8 @@ pub(super) fn is_element_member(word: &str) -> bool {
 /// Reads the body in the tokens `body`.
 pub(super) fn read_tensor_body(text: &str, tokens: &Tokens, body: Range<usize>) -> TensorBody {
     let mut found = TensorBody::default();
+    // By name, the tensor whose sizes it holds.
+    let mut lists_of_sizes: BTreeMap<&str, &str> = BTreeMap::new();
     let mut returns = Vec::new();
     for index in body.clone() {
         if tokens[index].kind != TokenKind::Ident {
@@ -63,6 +69,13 @@ pub(super) fn read_tensor_body(text: &str, tokens: &Tokens, body: Range<usize>) 
         match tokens[index].text(text) {
             "return" => returns.push(index),
             "size" => found.read_size(text, tokens, index),
+            "sizes" => lists_of_sizes.extend(read_list_of_sizes(text, tokens, index)),
+            word if word.contains("CHECK") && word.contains("SHAPE") => {
+                found.read_checked_shape(text, tokens, index);
+            }
+            word if lists_of_sizes.contains_key(word) => {
+                found.read_listed_size(text, tokens, index, lists_of_sizes[word]);
+            }
             word if is_element_member(word) => {
                 found.read_element(text, tokens, index);
             }
@@ -73,13 +86,63 @@ pub(super) fn read_tensor_body(text: &str, tokens: &Tokens, body: Range<usize>) 
         found.read_copy(text, tokens, index);
         found.read_made_tensor(text, tokens, index);
     }
+    let last_return = returns.last().copied();
     // Early returns of an empty tensor are shorter than the usual one.
     let results = returns.into_iter().map(|index| read_results(text, tokens, index + 1, body.end));
     found.results = results.max_by_key(Vec::len).unwrap_or_default();
+    if let [list] = &found.results[..]
+        && let Some(results) = read_listed_results(text, tokens, body, list)
+    {
+        found.results = results;
+    }
+    if found.results.is_empty() {
+        found.forwards_to =
+            last_return.and_then(|index| read_forwarded_call(text, tokens, index + 1));
+    }
     found
 }
 
 impl TensorBody {
+    /// Reads `NAME = SIZES[NUMBER]` with its `SIZES`, those of `tensor`, at `index`.
+    fn read_listed_size(&mut self, text: &str, tokens: &Tokens, index: usize, tensor: &str) {
+        let Some(start) = index.checked_sub(2) else { return };
+        let is_read = tokens.is_spelled_at(text, index + 1, "[")
+            && tokens.is_spelled_at(text, index + 3, "]")
+            && tokens.is_spelled_at(text, index - 1, "=")
+            && tokens[start].kind == TokenKind::Ident;
+        if let Ok(dimension) = tokens.text_at(text, index + 2).parse::<usize>()
+            && is_read
+            && dimension < MOST_DIMENSIONS
+        {
+            self.name_size(tensor, dimension, tokens[start].text(text));
+        }
+    }
+
+    /// Reads a macro as in `CHECK_SHAPE(TENSOR, SIZE, ...)`, whose name is at `index`.
+    fn read_checked_shape(&mut self, text: &str, tokens: &Tokens, index: usize) {
+        let Some(end) = tokens.skip_group(index + 1) else { return };
+        let arguments = tokens.split_arguments(text, index + 2..end - 1);
+        let [tensor, sizes @ ..] = &arguments[..] else { return };
+        if tensor.len() != 1 || sizes.len() > MOST_DIMENSIONS {
+            return;
+        }
+        for (dimension, size) in sizes.iter().enumerate() {
+            let name = self.size_name(text, tokens, size.clone());
+            self.name_size(tokens.text_at(text, tensor.start), dimension, &name);
+        }
+    }
+
+    /// Notes that this size of `tensor` is called `name`, unless it has a name; empty for none.
+    fn name_size(&mut self, tensor: &str, dimension: usize, name: &str) {
+        let shape = self.shapes.entry(tensor.to_owned()).or_default();
+        if shape.len() <= dimension {
+            shape.resize(dimension + 1, String::new());
+        }
+        if shape[dimension].is_empty() {
+            name.clone_into(&mut shape[dimension]);
+        }
+    }
+
     /// Reads `NAME = TENSOR.size(NUMBER)` with its `size` at `index`.
     fn read_size(&mut self, text: &str, tokens: &Tokens, index: usize) {
         let Some(start) = index.checked_sub(4) else { return };
@@ -91,16 +154,10 @@ impl TensorBody {
         if !is_read || dimension >= MOST_DIMENSIONS {
             return;
         }
-        let tensor = tokens[index - 2].text(text).to_owned();
         let is_named =
             tokens.is_spelled_at(text, start + 1, "=") && tokens[start].kind == TokenKind::Ident;
-        let shape = self.shapes.entry(tensor).or_default();
-        if shape.len() <= dimension {
-            shape.resize(dimension + 1, String::new());
-        }
-        if is_named && shape[dimension].is_empty() {
-            shape[dimension] = tokens[start].text(text).to_owned();
-        }
+        let name = if is_named { tokens[start].text(text) } else { "" };
+        self.name_size(tokens[index - 2].text(text), dimension, name);
     }
 
     /// Reads `TENSOR.data_ptr<TYPE>()` or `TENSOR.packed_accessor32<TYPE, DIMENSIONS>()` with the member at `index`.
@@ -186,6 +243,19 @@ impl TensorBody {
     }
 }
 
+/// The name and the tensor of `NAME = TENSOR.sizes()` with its `sizes` at `index`.
+fn read_list_of_sizes<'t>(
+    text: &'t str,
+    tokens: &Tokens,
+    index: usize,
+) -> Option<(&'t str, &'t str)> {
+    let start = index.checked_sub(4)?;
+    let is_list = tokens.is_spelled_at(text, start + 1, "=")
+        && tokens.is_spelled_at(text, index - 1, ".")
+        && tokens.is_spelled_at(text, index + 3, ";");
+    is_list.then(|| (tokens[start].text(text), tokens[start + 2].text(text)))
+}
+
 /// The results behind a `return`: `x`, `{x, y}`, `std::make_tuple(x, y)`, `std::tuple<...>(x, y)`.
 fn read_results(text: &str, tokens: &Tokens, start: usize, end: usize) -> Vec<String> {
     let Some(stop) = (start..end).find(|&index| tokens.is_spelled_at(text, index, ";")) else {
@@ -201,25 +271,82 @@ fn read_results(text: &str, tokens: &Tokens, start: usize, end: usize) -> Vec<St
     let is_list = tokens.is_spelled_at(text, open, "{")
         || (start..open).any(|index| tokens.text_at(text, index).ends_with("tuple"))
         || (start..open).any(|index| tokens.text_at(text, index).ends_with("pair"));
-    if !is_list {
+    if !is_list || open + 2 == stop {
         return Vec::new();
     }
     let results = tokens.split_arguments(text, open + 1..stop - 1);
     results.into_iter().map(|result| result_name(text, tokens, result)).collect()
 }
 
-fn result_name(text: &str, tokens: &Tokens, result: Range<usize>) -> String {
-    match tokens.get(result.start) {
-        Some(token) if result.len() == 1 && token.kind == TokenKind::Ident => {
+/// The function in `f(...);`, or in `f<...>(...);`, from the token `start` on.
+fn read_forwarded_call(text: &str, tokens: &Tokens, start: usize) -> Option<String> {
+    let mut name = start;
+    while tokens.is_spelled_at(text, name + 1, "::") {
+        name += 2;
+    }
+    let mut open = name + 1;
+    if tokens.is_spelled_at(text, open, "<") {
+        open = tokens.skip_angles(text, open)?;
+    }
+    let end = tokens.skip_group(open)?;
+    let is_call = tokens.get(name)?.kind == TokenKind::Ident
+        && tokens.is_spelled_at(text, open, "(")
+        && tokens.is_spelled_at(text, end, ";");
+    is_call.then(|| tokens[name].text(text).to_owned())
+}
+
+/// What the tokens `body` put into `list`: `std::vector<Tensor> list = {x, y}; list.push_back(z);`.
+fn read_listed_results(
+    text: &str,
+    tokens: &Tokens,
+    body: Range<usize>,
+    list: &str,
+) -> Option<Vec<String>> {
+    let is_spelled = |index: usize, word: &str| tokens.is_spelled_at(text, index, word);
+    let mut results = None;
+    for index in body.filter(|&index| is_spelled(index, list)) {
+        if is_spelled(index + 1, "=") && is_spelled(index + 2, "{") {
+            let end = tokens.skip_group(index + 2)?;
+            let items = tokens.split_arguments(text, index + 3..end - 1).into_iter();
+            results = Some(items.map(|item| result_name(text, tokens, item)).collect());
+        } else if is_spelled(index + 2, "push_back") && is_spelled(index + 1, ".") {
+            let end = tokens.skip_group(index + 3)?;
+            let added = result_name(text, tokens, index + 4..end - 1);
+            results.get_or_insert_with(Vec::new).push(added);
+        }
+    }
+    results
+}
+
+/// The name of a result: that of the variable itself, or with other elements or other memory: `x.to(...)`. Of
+/// `is_given ? x : y` it is the first's.
+fn result_name(text: &str, tokens: &Tokens, mut result: Range<usize>) -> String {
+    let is_spelled = |index: usize, word: &str| tokens.is_spelled_at(text, index, word);
+    if let Some(question) = result.clone().find(|&index| is_spelled(index, "?")) {
+        let colon = (question..result.end).find(|&index| is_spelled(index, ":"));
+        result = question + 1..colon.unwrap_or(result.end);
+    }
+    let start = result.start;
+    let is_plain = result.len() == 1;
+    let is_conversion = is_spelled(start + 1, ".")
+        && SAME_SHAPE.contains(&tokens.text_at(text, start + 2))
+        && tokens.skip_group(start + 3) == Some(result.end);
+    match tokens.get(start) {
+        Some(token) if token.kind == TokenKind::Ident && (is_plain || is_conversion) => {
             token.text(text).to_owned()
         }
         _ => String::new(),
     }
 }
 
+/// Whether `text` may bind functions for Python.
+pub fn binds_functions(text: &str) -> bool {
+    ["PYBIND11_MODULE", "TORCH_LIBRARY", "RegisterOperators"].iter().any(|word| text.contains(word))
+}
+
 /// The functions that `unit` binds for Python, `m.def("forward", &fused_forward)`.
 pub fn find_python_names(unit: &SourceUnit) -> Vec<PythonName> {
-    if !unit.text.contains("PYBIND11_MODULE") && !unit.text.contains("TORCH_LIBRARY") {
+    if !binds_functions(unit.text) {
         return Vec::new();
     }
     let source = Source::new(unit);
@@ -227,7 +354,7 @@ pub fn find_python_names(unit: &SourceUnit) -> Vec<PythonName> {
     let tokens = source.view(true);
     let mut names = Vec::new();
     for index in 1..tokens.len() {
-        let is_binding = matches!(tokens.text_at(text, index), "def" | "impl")
+        let is_binding = matches!(tokens.text_at(text, index), "def" | "impl" | "op")
             && tokens.is_spelled_at(text, index - 1, ".")
             && tokens.is_spelled_at(text, index + 1, "(");
         let Some(end) = tokens.skip_group(index + 1).filter(|_| is_binding) else { continue };
@@ -262,10 +389,17 @@ std::vector<torch::Tensor> backward(torch::Tensor dy, torch::Tensor x, torch::Te
   auto like = at::empty_like(dy);
   k<<<1, 1>>>(x.data_ptr<scalar_t>(), index.data<int64_t>(), dy.packed_accessor32<float, 3, torch::RestrictPtrTraits>());
   if (rows == 0) return {};
-  return {dx, dw, like.t()};
+  return {dx, dw.to(w.dtype()), like.t(), has_bias ? db.to(kFloat) : at::Tensor()};
 }
 std::tuple<at::Tensor, at::Tensor> pair(at::Tensor x) { auto y = x; return std::make_tuple(y, x); }
 at::Tensor one(at::Tensor x) { return other(x); }
+std::tuple<at::Tensor, at::Tensor> both(at::Tensor x) { return std::make_tuple(x, x.to(kInt)); }
+std::tuple<at::Tensor, at::Tensor> again(at::Tensor x) { if (x.dim()) return {}; return ns::both<float>(x); }
+at::Tensor checked(at::Tensor x, c10::optional<at::Tensor> b_) {
+  const auto sizes = x.sizes(); const int batch = sizes[0]; const int width = sizes[1];
+  auto b = b_.value(); CHECK_SHAPE(b, width, 2 * batch, 4); CHECK_SHAPE(x, batch, width, length);
+  std::vector<at::Tensor> all = {x, b.value()}; if (batch) { all.push_back(b_); } return all;
+}
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def(\"forward\", &ns::one, \"a forward pass\");
   m.def(\"scale(Tensor x) -> Tensor\");
@@ -280,14 +414,22 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
         let told: Vec<String> = found
             .iter()
             .map(|function| {
-                let TensorBody { results, shapes, models, elements } = &function.tensors;
-                format!("{} {results:?} {shapes:?} {models:?} {elements:?}", function.name)
+                let TensorBody { results, shapes, models, elements, forwards_to } =
+                    &function.tensors;
+                let callee = forwards_to.as_deref().unwrap_or_default();
+                let name = &function.name;
+                let told =
+                    format!("{name} {results:?} {shapes:?} {models:?} {elements:?} {callee}");
+                told.trim_end().to_owned()
             })
             .collect();
         insta::assert_snapshot!(told.join("\n"), @r#"
-        backward ["dx", "dw", ""] {"dw": ["cols", "4", ""], "dy": ["", "", ""], "g": ["", "depth"], "g_": ["", "depth"], "w": ["", "", "heads"], "x": ["rows", "cols"]} {"dx": "x", "like": "dy"} {"dy": "float", "index": "int64_t", "x": "scalar_t"}
+        backward ["dx", "dw", "", "db"] {"dw": ["cols", "4", ""], "dy": ["", "", ""], "g": ["", "depth"], "g_": ["", "depth"], "w": ["", "", "heads"], "x": ["rows", "cols"]} {"dx": "x", "like": "dy"} {"dy": "float", "index": "int64_t", "x": "scalar_t"}
         pair ["y", "x"] {} {} {}
-        one [] {} {} {}
+        one [] {} {} {} other
+        both ["x", "x"] {} {} {}
+        again ["x", "x"] {} {} {} both
+        checked ["x", "", "b_"] {"b": ["width", "", "4"], "b_": ["width", "", "4"], "x": ["batch", "width", "length"]} {} {}
         PYBIND11_MODULE [] {} {} {}
         "#);
     }
@@ -301,8 +443,18 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
             .map(|PythonName { name, function, line }| format!("{line} {name} {function}"))
             .collect();
         insta::assert_snapshot!(told.join("\n"), @"
-        15 forward one
-        17 backward backward
+        22 forward one
+        24 backward backward
         ");
+    }
+
+    #[test]
+    fn registered_operators_are_bound_too() {
+        let text = "static auto registry = torch::RegisterOperators()\n\
+                    .op(\"scatter::sum\", &sum_csr).op(\"scatter::mean\", &mean_csr);\n";
+        let names = find_python_names(&SourceUnit { path: "a.cpp", text });
+        let told: Vec<(&str, &str)> =
+            names.iter().map(|bound| (&*bound.name, &*bound.function)).collect();
+        assert_eq!(told, [("scatter::sum", "sum_csr"), ("scatter::mean", "mean_csr")]);
     }
 }
