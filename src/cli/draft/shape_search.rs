@@ -78,9 +78,10 @@ pub struct ShapeFault {
 }
 
 impl ShapeFault {
-    /// Whether the words name the tensor `name`, perhaps by a variable without its last underscores.
+    /// Whether the words name the tensor `name`, perhaps by a variable with fewer or more underscores at its end.
     fn names(&self, name: &str) -> bool {
-        self.words.contains(name) || self.words.contains(name.trim_end_matches('_'))
+        let stem = name.trim_end_matches('_');
+        self.words.iter().any(|word| word.trim_end_matches('_') == stem)
     }
 
     /// The reason without its numbers, and its place.
@@ -626,6 +627,13 @@ pub(super) mod tests {
             })
         });
         assert!(found.unwrap().is_some());
+    }
+
+    #[test]
+    fn underscores_at_the_end_of_a_name_do_not_count() {
+        let words = BTreeSet::from(["labels_".to_owned(), "bias".to_owned()]);
+        let fault = ShapeFault { words, ..ShapeFault::default() };
+        assert!(fault.names("labels") && fault.names("bias_") && !fault.names("label"));
     }
 
     #[test]

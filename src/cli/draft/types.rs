@@ -102,7 +102,10 @@ impl TypeNames {
         // Where `int64_t` is `long`, it is not the `long long` of the harness.
         let is_wide = matches!(dtype, Some(DType::I64 | DType::U64));
         let is_long_long = matches!(words, "long long" | "unsigned long long" | "long long int");
-        PointeeType { dtype, lanes: 1, cast: (is_wide && !is_long_long).then(|| words.to_owned()) }
+        // PyTorch's narrow floats are types of their own.
+        let is_of_torch = ["at", "c10", "torch"].iter().any(|scope| meaning.starts_with(scope));
+        let is_cast = is_wide && !is_long_long || dtype.is_some() && is_of_torch;
+        PointeeType { dtype, lanes: 1, cast: is_cast.then(|| words.to_owned()) }
     }
 }
 
@@ -123,14 +126,16 @@ fn parse_type_alias(line: &str) -> Option<(String, String)> {
 }
 
 fn parse_scalar_type(words: &str) -> Option<DType> {
-    let unqualified = words.replace("std :: ", "").replace("std::", "");
+    let unqualified = words.replace(" :: ", "::").replace("std::", "");
     Some(match unqualified.as_str() {
         "float" => DType::F32,
         "double" => DType::F64,
-        "__half" | "half" | "at :: Half" | "c10 :: Half" => DType::F16,
-        "__nv_bfloat16" | "nv_bfloat16" | "at :: BFloat16" | "c10 :: BFloat16" => DType::BF16,
-        "__nv_fp8_e4m3" | "c10 :: Float8_e4m3fn" => DType::F8E4M3,
-        "__nv_fp8_e5m2" | "c10 :: Float8_e5m2" => DType::F8E5M2,
+        "__half" | "half" | "at::Half" | "c10::Half" | "torch::Half" => DType::F16,
+        "__nv_bfloat16" | "nv_bfloat16" | "at::BFloat16" | "c10::BFloat16" | "torch::BFloat16" => {
+            DType::BF16
+        }
+        "__nv_fp8_e4m3" | "c10::Float8_e4m3fn" => DType::F8E4M3,
+        "__nv_fp8_e5m2" | "c10::Float8_e5m2" => DType::F8E5M2,
         "int64_t" | "long" | "long int" | "long long" | "long long int" | "ptrdiff_t" => DType::I64,
         "int" | "int32_t" | "signed" => DType::I32,
         "short" | "int16_t" => DType::I16,
@@ -226,6 +231,15 @@ mod tests {
         assert_eq!(types.dtype("std :: size_t"), Some(DType::U64));
         assert_eq!((types.dtype("LOOP"), types.dtype("Config")), (None, None));
         assert_eq!(types.element("float4").lanes, 4);
+    }
+
+    #[test]
+    fn narrow_floats_of_pytorch_are_cast_to() {
+        let types = TypeNames::from_texts(["typedef at::BFloat16 bf16;\n"]);
+        let element = types.element("bf16");
+        assert_eq!((element.dtype, element.cast.as_deref()), (Some(DType::BF16), Some("bf16")));
+        assert_eq!(types.element("at :: Half").cast.as_deref(), Some("at :: Half"));
+        assert_eq!(types.element("__half").cast, None);
     }
 
     #[test]
