@@ -74,6 +74,13 @@ impl CallableSource {
         self.functions.iter().any(|function| names.contains(&function.name))
     }
 
+    /// Whether one of the functions `names`, of its own or of its headers, launches a kernel.
+    pub fn launches_in(&self, names: &BTreeSet<String>) -> bool {
+        let mut functions = self.functions.iter();
+        functions.any(|function| function.launches && names.contains(&function.name))
+            || !self.headers.find_launchers().is_disjoint(names)
+    }
+
     fn takes_object(&self, function: &FunctionSignature) -> bool {
         let mut parameters = function.parameters.iter();
         parameters.any(|parameter| self.types.plain_struct(&parameter.ty).is_some())
@@ -139,7 +146,7 @@ pub fn collect_files(folder: &Path, depth: usize, endings: &[&str], files: &mut 
 /// The headers of the repository within reach of a source.
 pub struct ReachedHeaders {
     /// Their paths, with their texts.
-    headers: Vec<(PathBuf, String)>,
+    pub headers: Vec<(PathBuf, String)>,
     /// The folders that their names are relative to.
     pub folders: Vec<PathBuf>,
 }

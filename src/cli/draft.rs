@@ -2,6 +2,7 @@
 //! tell inputs from outputs and numbers from sizes. Nothing in them tells shapes: each is marked, unless replays have
 //! measured it.
 
+mod build_macros;
 mod build_standard;
 mod measured_shapes;
 mod pairs;
@@ -21,6 +22,7 @@ use ::replay::harness::CppStandard;
 use ::replay::tensor::DType;
 use indexmap::IndexMap;
 
+pub use build_macros::{BuildMacro, find_build_macros};
 pub use build_standard::{find_build_standard, find_command_standard};
 pub use measured_shapes::{ShapeProbe, choose_size_sets, choose_usual_sizes};
 use pairs::{PairFit, fit_pair};
@@ -57,6 +59,19 @@ pub struct Draft {
     calls_with_tensors: bool,
     /// Whether a kernel is called with a grid that nothing tells.
     guesses_grids: bool,
+}
+
+/// How the sources of a draft are compiled.
+#[derive(Clone, Debug, Default)]
+pub struct DraftedBuild {
+    /// The sources, from the root of the repository.
+    pub sources: Vec<String>,
+    /// The folders that their headers are named from.
+    pub include: Vec<String>,
+    /// The same of other repositories.
+    pub system_include: Vec<String>,
+    pub standard: CppStandard,
+    pub defines: Vec<BuildMacro>,
 }
 
 /// The call of a function.
@@ -230,6 +245,11 @@ impl Draft {
     /// Whether a name is that of an output of both: of two tensors, if the names of their functions do not join them.
     fn writes_what_is_written_by(&self, other: &Draft) -> bool {
         other.outputs.keys().any(|output| self.outputs.contains_key(output))
+    }
+
+    /// Whether something stands in its calls that nothing tells, such as the arguments of a template.
+    pub fn guesses_calls(&self) -> bool {
+        self.guesses_grids || self.calls.iter().any(|call| !call.guesses.is_empty())
     }
 
     fn has_gradients(&self) -> bool {
@@ -448,32 +468,38 @@ impl Draft {
         Some(name)
     }
 
-    /// The text of `replay.toml`. Headers of `system_include` are of other repositories.
-    pub fn text(
-        &self,
-        sources: &[String],
-        include: &[String],
-        system_include: &[String],
-        standard: CppStandard,
-    ) -> String {
+    /// The text of `replay.toml`.
+    pub fn text(&self, build: &DraftedBuild) -> String {
         let mut text = format!(
             "# How to call the kernels of {}, whatever the revision. A draft by `replay init`:\n\
              # what is marked EDIT has to be checked, shapes above all. An output to which the call adds gets\n\
              # init = 0; one that it changes in place begins as an input does: init = \"INPUT\".\n\
              {}sources = [{}]\n\
              include = [{}]\n",
-            sources.join(" and "),
+            build.sources.join(" and "),
             self.alternatives_comment(),
-            quote_toml_list(sources),
-            quote_toml_list(include)
+            quote_toml_list(&build.sources),
+            quote_toml_list(&build.include)
         );
-        if !system_include.is_empty() {
-            let folders = quote_toml_list(system_include);
+        if !build.system_include.is_empty() {
+            let folders = quote_toml_list(&build.system_include);
             let _ =
                 writeln!(text, "system_include = [{folders}] {MARK}: submodules, checked out here");
         }
-        if standard != CppStandard::default() {
-            let _ = writeln!(text, "standard = {:?}", standard.name());
+        if build.standard != CppStandard::default() {
+            let _ = writeln!(text, "standard = {:?}", build.standard.name());
+        }
+        if !build.defines.is_empty() {
+            let definitions: Vec<String> =
+                build.defines.iter().map(BuildMacro::definition).collect();
+            let guessed = build.defines.iter().filter(|defined| defined.is_guessed);
+            let guessed: Vec<&str> = guessed.map(|defined| defined.name.as_str()).collect();
+            let comment = if guessed.is_empty() {
+                String::new()
+            } else {
+                format!(" {MARK}: the build computes {}", guessed.join(", "))
+            };
+            let _ = writeln!(text, "defines = [{}]{comment}", quote_toml_list(&definitions));
         }
         let sizes = self.sizes_by_number();
         if !sizes.is_empty() {

@@ -1,5 +1,7 @@
 //! `replay init`: writes a first `replay.toml` from the sources, without questions.
 
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -9,9 +11,11 @@ use ::replay::frontend::FunctionSignature;
 use ::replay::harness::{CppStandard, Harness};
 use ::replay::history::History;
 
+use super::bound_functions::{BoundFunction, BoundSources};
 use super::callable_source::{CODE, CallableSource, collect_files, is_host, read_callable_source};
 use super::draft::{
-    Draft, TypeNames, choose_usual_sizes, find_build_standard, find_command_standard, is_backward,
+    BuildMacro, Draft, DraftedBuild, TypeNames, choose_usual_sizes, find_build_macros,
+    find_build_standard, find_command_standard, is_backward,
 };
 use super::draft_measurement::{DraftMeasurement, measure_draft};
 use super::error::{CliResult, CommandError, ErrorContext};
@@ -41,12 +45,8 @@ pub struct InitArgs {
 /// A harness to write.
 struct Harnessed {
     output: PathBuf,
-    source: String,
-    /// Those of all its functions.
-    sources: Vec<String>,
-    include: Vec<String>,
-    system_include: Vec<String>,
-    standard: CppStandard,
+    /// The source of its first function comes first.
+    build: DraftedBuild,
     draft: Draft,
     /// The sizes of its random inputs, where some are wanted.
     random_sizes: Option<RandomSizes>,
@@ -55,11 +55,155 @@ struct Harnessed {
 impl Harnessed {
     /// The text of the file, with `draft` in the place of its own.
     fn text_of(&self, draft: &Draft) -> String {
-        draft.text(&self.sources, &self.include, &self.system_include, self.standard)
+        draft.text(&self.build)
     }
 
     fn text(&self) -> String {
         self.text_of(&self.draft)
+    }
+
+    /// The source of its first function.
+    fn source(&self) -> &str {
+        &self.build.sources[0]
+    }
+
+    /// Whether `line` is of a file that it calls.
+    fn holds_file_of(&self, line: &str) -> bool {
+        let file = line.split(": ").next();
+        self.build.sources.iter().any(|source| Some(source.as_str()) == file)
+    }
+}
+
+/// A harness that calls what Python calls.
+struct BoundDraft {
+    harnessed: Harnessed,
+    /// The functions within reach of its own.
+    reached: BTreeSet<String>,
+}
+
+impl BoundDraft {
+    /// Whether all that `other` calls is called by it.
+    fn covers(&self, other: &Harnessed) -> bool {
+        other.draft.functions.iter().all(|function| self.reached.contains(function))
+    }
+}
+
+/// What all drafts of a repository share.
+struct Repository {
+    root: PathBuf,
+    submodules: Vec<PathBuf>,
+    /// What scripts of builds define.
+    macros: Vec<BuildMacro>,
+}
+
+impl Repository {
+    /// The harness of `draft` with `sources`; it has no file yet.
+    fn make_harness(&self, draft: Draft, sources: &[&CallableSource]) -> Harnessed {
+        let is_of_submodule = |folder: &PathBuf| {
+            self.submodules.iter().any(|submodule| folder.starts_with(submodule))
+        };
+        let (system_include, include): (Vec<PathBuf>, Vec<PathBuf>) =
+            list_header_folders(sources).into_iter().partition(is_of_submodule);
+        let standards = sources.iter().map(|source| find_source_standard(&source.path, &self.root));
+        let is_used = |defined: &&BuildMacro| {
+            sources.iter().flat_map(|source| source.texts()).any(|text| {
+                let mut words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+                words.any(|word| word == defined.name)
+            })
+        };
+        let system_include = system_include.iter().map(|folder| folder.display().to_string());
+        Harnessed {
+            output: PathBuf::new(),
+            build: DraftedBuild {
+                sources: sources.iter().map(|source| source.path.clone()).collect(),
+                include: name_folders(&include, &self.root),
+                system_include: system_include.collect(),
+                standard: standards.max().unwrap_or_default(),
+                defines: self.macros.iter().filter(is_used).cloned().collect(),
+            },
+            draft,
+            random_sizes: None,
+        }
+    }
+
+    /// Drafts of what `bound_sources` bind for Python.
+    fn draft_bound(&self, bound_sources: &BoundSources) -> Vec<BoundDraft> {
+        let mut drafts = Vec::new();
+        for functions in bound_sources.list_functions() {
+            let all_sources = unite_sources(functions.iter());
+            let signatures = functions.iter().map(|function| function.signature).collect();
+            for draft in draft_functions(signatures, &all_sources) {
+                let called: Vec<&BoundFunction<'_>> = functions
+                    .iter()
+                    .filter(|function| draft.functions.contains(&function.signature.name))
+                    .collect();
+                let sources = unite_sources(called.iter().copied());
+                let reached = called.iter().flat_map(|function| function.reached.clone()).collect();
+                drafts.push(BoundDraft { harnessed: self.make_harness(draft, &sources), reached });
+            }
+        }
+        drafts
+    }
+}
+
+/// The drafts of calls of `functions`, which are defined in `sources`.
+fn draft_functions(
+    mut functions: Vec<&FunctionSignature>,
+    sources: &[&CallableSource],
+) -> Vec<Draft> {
+    // A backward pass reads what the forward pass writes, wherever it stands.
+    functions.sort_by_key(|function| is_backward(&function.name));
+    let types = TypeNames::from_texts(sources.iter().flat_map(|source| source.texts()));
+    Draft::from_functions(&functions, &types)
+}
+
+/// The sources of `functions`, each once.
+fn unite_sources<'s>(
+    functions: impl Iterator<Item = &'s BoundFunction<'s>>,
+) -> Vec<&'s CallableSource> {
+    let mut sources: Vec<&CallableSource> = Vec::new();
+    for source in functions.flat_map(|function| &function.sources) {
+        if !sources.iter().any(|known| known.path == source.path) {
+            sources.push(source);
+        }
+    }
+    sources
+}
+
+/// Puts drafts of what Python calls in the place of `harnesses` whose calls are guesses, and adds those of what no harness
+/// calls. Returns the others: they do where a measurement of a harness fails.
+fn take_bound_drafts(
+    harnesses: &mut Vec<Harnessed>,
+    bound_drafts: impl Iterator<Item = BoundDraft>,
+) -> Vec<BoundDraft> {
+    let mut second_choices = Vec::new();
+    for bound in bound_drafts {
+        let functions = &bound.harnessed.draft.functions;
+        let is_called = |harnessed: &Harnessed| {
+            functions.iter().all(|function| harnessed.draft.functions.contains(function))
+        };
+        if harnesses.iter().any(is_called) {
+            continue;
+        }
+        match harnesses.iter().position(|harnessed| bound.covers(harnessed)) {
+            None => harnesses.push(bound.harnessed),
+            Some(place) if harnesses.iter().any(|h| bound.covers(h) && h.draft.guesses_calls()) => {
+                harnesses.retain(|harnessed| !bound.covers(harnessed));
+                harnesses.insert(place, bound.harnessed);
+            }
+            Some(_) => second_choices.push(bound),
+        }
+    }
+    // An operation with a weight and a bias comes before the same without.
+    second_choices.sort_by_key(|bound| Reverse(bound.harnessed.draft.inputs.len()));
+    second_choices
+}
+
+/// Gives each of `harnesses` its file: `first`, and those beside it.
+fn name_outputs(harnesses: &mut [Harnessed], first: &Path) {
+    for number in 0..harnesses.len() {
+        let (earlier, later) = harnesses.split_at_mut(number);
+        later[0].output = choose_draft_path(first, &later[0], earlier);
     }
 }
 
@@ -87,7 +231,11 @@ pub fn run_init(args: &InitArgs, session: &Session) -> CliResult<u8> {
         }
         None => find_callable_sources(&files, &root, &mut left_out),
     };
-    let submodules = find_submodules(&root);
+    let repository = Repository {
+        submodules: find_submodules(&root),
+        macros: find_script_macros(&working_folder),
+        root: root.clone(),
+    };
     let mut harnesses: Vec<Harnessed> = Vec::new();
     for passes in &join_passes(candidates.iter().collect()) {
         let mut functions = Vec::new();
@@ -96,37 +244,21 @@ pub fn run_init(args: &InitArgs, session: &Session) -> CliResult<u8> {
             left_out.extend(not_called(candidate, &own_functions));
             functions.extend(own_functions);
         }
-        // A backward pass reads what the forward pass writes, wherever it stands.
-        functions.sort_by_key(|function| is_backward(&function.name));
-        let (system_include, include): (Vec<PathBuf>, Vec<PathBuf>) = list_header_folders(passes)
-            .into_iter()
-            .partition(|folder| submodules.iter().any(|submodule| folder.starts_with(submodule)));
-        let include = name_folders(&include, &root);
-        let system_include: Vec<String> =
-            system_include.iter().map(|folder| folder.display().to_string()).collect();
-        let standards = passes.iter().map(|source| find_source_standard(&source.path, &root));
-        let standard = standards.max().unwrap_or_default();
-        let types = TypeNames::from_texts(passes.iter().flat_map(|source| source.texts()));
-        for draft in Draft::from_functions(&functions, &types) {
-            let sources: Vec<String> = passes
-                .iter()
-                .filter(|candidate| candidate.has_any(&draft.functions))
-                .map(|candidate| candidate.path.clone())
-                .collect();
-            let source = sources[0].clone();
-            let output = choose_draft_path(&args.output, &source, &draft, &harnesses);
-            harnesses.push(Harnessed {
-                output,
-                source,
-                sources,
-                include: include.clone(),
-                system_include: system_include.clone(),
-                standard,
-                draft,
-                random_sizes: None,
-            });
+        for draft in draft_functions(functions, passes) {
+            let mut harnessed = repository.make_harness(draft, passes);
+            let used = passes.iter().filter(|pass| pass.has_any(&harnessed.draft.functions));
+            harnessed.build.sources = used.map(|pass| pass.path.clone()).collect();
+            harnesses.push(harnessed);
         }
     }
+    let bound_sources = match args.source {
+        Some(_) => None,
+        None => BoundSources::find(&working_folder, &files, &root),
+    };
+    let bound_drafts = bound_sources.iter().flat_map(|sources| repository.draft_bound(sources));
+    let second_choices = take_bound_drafts(&mut harnesses, bound_drafts);
+    left_out.retain(|line| !harnesses.iter().any(|harnessed| harnessed.holds_file_of(line)));
+    name_outputs(&mut harnesses, &args.output);
     if harnesses.is_empty() {
         return Err(match candidates.first().filter(|_| args.source.is_some()) {
             Some(candidate) => no_launch(candidate, &files, &root),
@@ -136,15 +268,15 @@ pub fn run_init(args: &InitArgs, session: &Session) -> CliResult<u8> {
     for surplus in harnesses.drain(MOST.min(harnesses.len())..) {
         let functions = surplus.draft.functions.join(", ");
         let limit_words =
-            format!("{MOST} drafts are written at once: `replay init {0}`", surplus.source);
+            format!("{MOST} drafts are written at once: `replay init {0}`", surplus.source());
         left_out.push(format!(
             "{functions} in {}: {limit_words} --output FILE drafts it",
-            surplus.source
+            surplus.source()
         ));
     }
     if let Some(words) = &args.random {
         choose_random_sizes(words, &mut harnesses)?;
-        measure_drafts(session, &mut harnesses, &root, &mut left_out)?;
+        measure_drafts(session, &mut harnesses, second_choices, &root, &mut left_out)?;
     }
     let mut random = Vec::new();
     let mut problems = Vec::new();
@@ -186,26 +318,54 @@ fn choose_random_sizes(words: &str, harnesses: &mut [Harnessed]) -> CliResult<()
 /// the others without.
 fn measure_drafts(
     session: &Session,
-    harnesses: &mut [Harnessed],
+    harnesses: &mut Vec<Harnessed>,
+    mut second_choices: Vec<BoundDraft>,
     root: &Path,
     left_out: &mut Vec<String>,
 ) -> CliResult<()> {
-    for harnessed in harnesses {
-        let mut draft = harnessed.draft.clone();
-        let write_text = |draft: &Draft| harnessed.text_of(draft);
-        match measure_draft(session, &mut draft, write_text, root)? {
-            DraftMeasurement::Measured { sizes } => {
-                harnessed.draft = draft;
-                harnessed.random_sizes.get_or_insert(sizes);
+    let mut number = 0;
+    while number < harnesses.len() {
+        let mut reason = measure_harness(session, &mut harnesses[number], root)?;
+        let second = second_choices.iter().position(|bound| bound.covers(&harnesses[number]));
+        if let Some(second) = second.filter(|_| reason.is_some()) {
+            let mut bound = second_choices.remove(second);
+            bound.harnessed.output.clone_from(&harnesses[number].output);
+            bound.harnessed.random_sizes.clone_from(&harnesses[number].random_sizes);
+            if measure_harness(session, &mut bound.harnessed, root)?.is_none() {
+                reason = None;
+                let later = harnesses.split_off(number + 1).into_iter();
+                let uncovered = later.filter(|harnessed| !bound.covers(harnessed));
+                let uncovered: Vec<Harnessed> = uncovered.collect();
+                harnesses[number] = bound.harnessed;
+                harnesses.extend(uncovered);
             }
-            DraftMeasurement::Not { reason } if harnessed.random_sizes.is_none() => {
-                let harness = harnessed.output.display();
-                left_out.push(format!("random inputs for {harness}: {reason}"));
-            }
-            DraftMeasurement::Not { .. } => {}
         }
+        let harnessed = &harnesses[number];
+        if let Some(reason) = reason.filter(|_| harnessed.random_sizes.is_none()) {
+            left_out.push(format!("random inputs for {}: {reason}", harnessed.output.display()));
+        }
+        number += 1;
     }
     Ok(())
+}
+
+/// Measures the tensors of the draft of `harnessed`, which has their shapes and some sizes then; or says why there is no
+/// measurement.
+fn measure_harness(
+    session: &Session,
+    harnessed: &mut Harnessed,
+    root: &Path,
+) -> CliResult<Option<String>> {
+    let mut draft = harnessed.draft.clone();
+    let write_text = |draft: &Draft| harnessed.text_of(draft);
+    match measure_draft(session, &mut draft, write_text, root)? {
+        DraftMeasurement::Measured { sizes } => {
+            harnessed.draft = draft;
+            harnessed.random_sizes.get_or_insert(sizes);
+            Ok(None)
+        }
+        DraftMeasurement::Not { reason } => Ok(Some(reason)),
+    }
 }
 
 /// The fixtures of random inputs for harnesses with sizes. One alone must have all its sizes; of several `left_out` names
@@ -261,6 +421,22 @@ fn find_source_standard(path: &str, root: &Path) -> CppStandard {
         }
     }
     CppStandard::default()
+}
+
+/// The macros that scripts of builds below `folder` define, each once.
+fn find_script_macros(folder: &Path) -> Vec<BuildMacro> {
+    let mut scripts = Vec::new();
+    collect_files(folder, 0, &["py", "txt", "cmake"], &mut scripts);
+    scripts.sort();
+    let mut macros: Vec<BuildMacro> = Vec::new();
+    for text in scripts.iter().filter_map(|script| read_build_text(script)) {
+        for defined in find_build_macros(&text) {
+            if macros.iter().all(|known| known.name != defined.name) {
+                macros.push(defined);
+            }
+        }
+    }
+    macros
 }
 
 /// The text of the file at `path`, if it can be read.
@@ -377,14 +553,15 @@ fn not_called(candidate: &CallableSource, called: &[&FunctionSignature]) -> Vec<
 }
 
 /// Where a draft goes: `first`, then `first` with the name of the source or of its first function.
-fn choose_draft_path(first: &Path, source: &str, draft: &Draft, earlier: &[Harnessed]) -> PathBuf {
+fn choose_draft_path(first: &Path, harnessed: &Harnessed, earlier: &[Harnessed]) -> PathBuf {
+    let source = harnessed.source();
     if earlier.is_empty() {
         return first.to_owned();
     }
     let stem = first.file_stem().unwrap_or_default().to_string_lossy();
     let of_file = Path::new(source).file_stem().unwrap_or_default().to_string_lossy();
-    let functions = draft.functions.first().map(String::as_str);
-    let is_source_drafted = earlier.iter().any(|harness| harness.source == source);
+    let functions = harnessed.draft.functions.first().map(String::as_str);
+    let is_source_drafted = earlier.iter().any(|harness| harness.source() == source);
     let names = [(!is_source_drafted).then_some(&*of_file), functions].into_iter().flatten();
     let numbered_names = (2..).map(|number| format!("{of_file}-{number}"));
     let mut paths = names
@@ -515,8 +692,8 @@ fn print_drafts(
     random: &[RandomFixture],
     was_measured: bool,
 ) {
-    for Harnessed { output, sources, draft, .. } in harnesses {
-        println!("wrote {}, which calls {}:", output.display(), sources.join(" and "));
+    for Harnessed { output, build, draft, .. } in harnesses {
+        println!("wrote {}, which calls {}:", output.display(), build.sources.join(" and "));
         for call in &draft.calls {
             println!("  {}", call.statement());
         }

@@ -6,6 +6,7 @@ mod accepted_snapshots;
 mod bisect;
 mod bisect_log;
 mod blame;
+mod bound_functions;
 mod cache;
 mod call_misfit;
 mod callable_source;

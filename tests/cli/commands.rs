@@ -336,6 +336,142 @@ void scale_bwd(const float* dy, const float* w, float* dx, int n) {
     assert!(run.stdout.contains("dx  matches d y / d x"), "{}", run.text());
 }
 
+/// An extension whose launchers take a structure, in a source that instantiates a template of a header. What Python calls
+/// stands in a source without a kernel.
+const STRUCTURED: [(&str, &str); 4] = [
+    (
+        "csrc/scale.h",
+        "#pragma once\n\
+         struct Params { int rows, cols; const void* x; const void* w; void* y; };\n",
+    ),
+    (
+        "csrc/scale_kernel.cuh",
+        "#pragma once\n#include \"scale.h\"\n\
+         template <class T> __global__ void scale_kernel(Params p) {\n\
+           int i = blockIdx.x * blockDim.x + threadIdx.x;\n\
+           if (i < p.rows * p.cols) ((T*)p.y)[i] = ((const T*)p.x)[i] * ((const T*)p.w)[i % p.cols] * GAIN;\n\
+         }\n\
+         template <class T> void scale_cuda(Params& p) {\n\
+           scale_kernel<T><<<(p.rows * p.cols + WIDTH - 1) / WIDTH, WIDTH>>>(p);\n\
+         }\n",
+    ),
+    (
+        "csrc/scale_fp32.cu",
+        "#include \"scale_kernel.cuh\"\ntemplate void scale_cuda<float>(Params&);\n",
+    ),
+    (
+        "csrc/scale.cpp",
+        "#include <torch/extension.h>\n#include \"scale.h\"\n\
+         #define CHECK_SHAPE(x, ...) TORCH_CHECK(x.sizes() == torch::IntArrayRef({__VA_ARGS__}), #x \" has another shape\")\n\
+         template <class T> void scale_cuda(Params& p);\n\
+         static void fill(Params& p, at::Tensor x, at::Tensor w, at::Tensor y) {\n\
+           p = {(int)x.size(0), (int)x.size(1), x.data_ptr(), w.data_ptr(), y.data_ptr()};\n\
+         }\n\
+         std::vector<at::Tensor> scale_forward(const at::Tensor& x, const at::Tensor& w, c10::optional<at::Tensor>& y_) {\n\
+           const auto sizes = x.sizes();\n  const int rows = sizes[0], cols = sizes[1];\n  const int width = sizes[1];\n\
+           CHECK_SHAPE(x, rows, cols);\n  CHECK_SHAPE(w, cols);\n\
+           at::Tensor y = y_.has_value() ? y_.value() : torch::empty_like(x);\n\
+           Params p;\n  fill(p, x, w, y);\n  scale_cuda<float>(p);\n\
+           std::vector<at::Tensor> result = {y.to(x.dtype())};\n  return result;\n\
+         }\n\
+         PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def(\"fwd\", &scale_forward); }\n",
+    ),
+];
+
+#[test]
+fn init_calls_what_python_calls_where_a_launcher_takes_no_tensor() {
+    let env = TestEnv::new();
+    for (path, text) in STRUCTURED {
+        env.repo.write(path, text);
+    }
+    let script = "flags = ['-DWIDTH=64', f'-DGAIN={gain}', '-DUNUSED']\n";
+    env.repo.write("setup.py", script);
+    env.repo.commit("Sources");
+    insta::assert_snapshot!(env.replay(&["init", "--random"]).stdout, @"
+    wrote replay.toml, which calls csrc/scale.cpp and csrc/scale_fp32.cu:
+      y = scale_forward(x, w, y_);
+    wrote fixtures/random: random inputs, marked as synthetic
+
+    next:
+      1. replay fixtures/random
+      2. check every line marked EDIT, before you believe a finding
+      3. capture one step in its place: random inputs tell nothing of a training
+    ");
+    let harness = fs::read_to_string(env.path("replay.toml")).unwrap();
+    let below_comment = harness.lines().skip_while(|line| line.starts_with('#'));
+    insta::assert_snapshot!(below_comment.collect::<Vec<_>>().join("\n"), @r#"
+    sources = ["csrc/scale.cpp", "csrc/scale_fp32.cu"]
+    include = ["csrc"]
+    defines = ["WIDTH=64", "GAIN=64"] # EDIT: the build computes GAIN
+    call = """
+    y = scale_forward(x, w, y_);
+    """
+
+    [inputs.x]
+    dtype = "f32"
+    shape = ["rows", "cols"]
+
+    [inputs.w]
+    dtype = "f32"
+    shape = ["cols"]
+
+    [inputs.y_]
+    dtype = "f32"
+    shape = ["y__0"]
+    optional = true
+
+    [outputs.y]
+    dtype = "f32"
+    shape = ["rows", "cols"]
+    "#);
+    let run = env.replay(&["fixtures/random"]);
+    assert_eq!(run.code, Some(0), "{}", run.text());
+}
+
+#[test]
+fn init_calls_what_python_calls_where_a_call_of_a_launcher_cannot_be_measured() {
+    let env = TestEnv::new();
+    // A pointer to a tensor is none that a harness has.
+    env.repo.write(
+        "csrc/twice_cuda.cu",
+        "#include <torch/extension.h>\n\
+         __global__ void twice_kernel(const float* x, float* y, int n) {\n\
+           int i = threadIdx.x;\n  if (i < n) y[i] = 2 * x[i];\n\
+         }\n\
+         void twice_launcher(at::Tensor* x, float* y, int n) {\n\
+           twice_kernel<<<1, n>>>(x->data_ptr<float>(), y, n);\n\
+         }\n",
+    );
+    env.repo.write(
+        "csrc/twice.cpp",
+        "#include <torch/extension.h>\n\
+         void twice_launcher(at::Tensor* x, float* y, int n);\n\
+         at::Tensor twice_of(at::Tensor x) {\n\
+           auto y = torch::empty_like(x);\n\
+           twice_launcher(&x, y.data_ptr<float>(), x.size(0));\n\
+           return y;\n\
+         }\n\
+         at::Tensor twice(at::Tensor x) { return twice_of(x); }\n\
+         TORCH_LIBRARY(numbers, m) { m.def(\"twice\", &twice); }\n",
+    );
+    env.repo.commit("Sources");
+    insta::assert_snapshot!(env.replay(&["init"]).stdout.lines().take(2).collect::<Vec<_>>().join("\n"), @"
+    wrote replay.toml, which calls csrc/twice_cuda.cu:
+      twice_launcher(&x, y, n);
+    ");
+    fs::remove_file(env.path("replay.toml")).unwrap();
+    insta::assert_snapshot!(env.replay(&["init", "--random"]).stdout, @"
+    wrote replay.toml, which calls csrc/twice.cpp and csrc/twice_cuda.cu:
+      y = twice_of(x);
+    wrote fixtures/random: random inputs, marked as synthetic
+
+    next:
+      1. replay fixtures/random
+      2. check every line marked EDIT, before you believe a finding
+      3. capture one step in its place: random inputs tell nothing of a training
+    ");
+}
+
 #[test]
 fn init_joins_passes_that_stand_in_two_folders() {
     let pass = |direction: &str, from: &str, to: &str| {

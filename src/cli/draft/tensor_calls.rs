@@ -31,6 +31,15 @@ fn names_tensor_list(ty: &str) -> bool {
     ty.split(' ').any(|word| matches!(word, "TensorList" | "vector" | "ArrayRef" | "tuple"))
 }
 
+/// Whether `ty` is of several sizes: `at::IntArrayRef`, `std::vector<int64_t>`.
+fn is_size_list(ty: &str) -> bool {
+    let words: Vec<&str> = ty.split(' ').collect();
+    words.contains(&"IntArrayRef")
+        || words.contains(&"IntList")
+        || words.iter().any(|word| matches!(*word, "vector" | "ArrayRef"))
+            && words.iter().any(|word| matches!(*word, "int" | "long" | "int64_t"))
+}
+
 impl Draft {
     /// Calls `function`, which takes or returns tensors, too.
     pub(super) fn add_tensor_call(&mut self, function: &FunctionSignature, types: &TypeNames) {
@@ -41,6 +50,15 @@ impl Draft {
         let written_parameters = find_written_parameters(function, types);
         for (place, parameter) in function.parameters.iter().enumerate() {
             let name = self.name_of_result(parameter_name((place, parameter)));
+            if is_size_list(&parameter.ty) {
+                let size = name_dimension(&name, 0);
+                guesses.push(format!("one size for {name}"));
+                arguments.push(format!("{{{size}}}"));
+                if !self.sizes.contains(&size) {
+                    self.sizes.push(size);
+                }
+                continue;
+            }
             if !names_tensor(&parameter.ty) {
                 let role = types.role(function, parameter);
                 arguments.push(self.add_parameter(name, role, &[], &mut guesses));
@@ -51,6 +69,9 @@ impl Draft {
                 arguments.push(self.add_parameter(name, role, &[], &mut guesses));
                 continue;
             }
+            let argument = |name: &str| {
+                if parameter.ty.contains('*') { format!("&{name}") } else { name.to_owned() }
+            };
             // What an earlier function returns by this name is changed further.
             if written_parameters.contains(&place) && !self.is_returned(&name) {
                 let own_name = self.name_apart(function, &name);
@@ -62,8 +83,8 @@ impl Draft {
                     doubt: Some(doubt),
                     ..self.draft_body_tensor(&name, body, types, function)
                 };
-                self.outputs.insert(own_name.clone(), tensor);
-                arguments.push(own_name);
+                arguments.push(argument(&own_name));
+                self.outputs.insert(own_name, tensor);
                 continue;
             }
             if !self.outputs.contains_key(&name) && !self.inputs.contains_key(&name) {
@@ -73,7 +94,7 @@ impl Draft {
                 };
                 self.inputs.insert(name.clone(), tensor);
             }
-            arguments.push(name);
+            arguments.push(argument(&name));
         }
         let results = self.add_results(function, types, &mut guesses);
         self.functions.push(function.name.clone());

@@ -5,6 +5,10 @@ use ::replay::harness::Harness;
 
 use super::*;
 
+fn build_of_one_source() -> DraftedBuild {
+    DraftedBuild { sources: vec!["k.cu".to_owned()], ..DraftedBuild::default() }
+}
+
 /// The drafts for all functions of `text`.
 fn draft(text: &str) -> String {
     let unit = SourceUnit { path: "k.cu", text };
@@ -12,7 +16,7 @@ fn draft(text: &str) -> String {
     let functions: Vec<&FunctionSignature> = found.iter().collect();
     let drafts = Draft::from_functions(&functions, &TypeNames::from_texts([text]));
     let texts = drafts.iter().map(|draft| {
-        let text = draft.text(&["k.cu".to_owned()], &[], &[], CppStandard::default());
+        let text = draft.text(&build_of_one_source());
         Harness::parse(&text, Path::new("replay.toml")).unwrap();
         text
     });
@@ -621,7 +625,7 @@ fn a_measurement_calls_functions_of_tensors_with_outputs_for_the_types_and_sizes
     let [draft] = drafts.as_mut_slice() else { panic!("{drafts:?}") };
     assert_eq!(draft.argument_sizes(), ["rows", "cols", "w_0"]);
     let roomy = draft.with_room(1 << 20);
-    let text = roomy.text(&["k.cu".to_owned()], &[], &[], CppStandard::default());
+    let text = roomy.text(&build_of_one_source());
     let harness = Harness::parse(&text, Path::new("replay.toml")).unwrap();
     assert_eq!(harness.outputs.len(), 3 * 7, "a type and six dimensions of each result");
     let calls = text.lines().filter(|line| line.ends_with(';'));
@@ -675,7 +679,7 @@ fn a_tensor_of_another_shape_is_no_gradient() {
         ShapeProbe { sizes, reach }
     });
     draft.take_measured_shapes(&draft.parameter_sizes(), &probes.collect::<Vec<_>>());
-    let text = draft.text(&["k.cu".to_owned()], &[], &[], CppStandard::default());
+    let text = draft.text(&build_of_one_source());
     let (_, tables) = text.split_once("[inputs.w]").unwrap();
     insta::assert_snapshot!(tables, @r#"
     dtype = "f32"
