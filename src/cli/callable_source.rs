@@ -87,6 +87,7 @@ impl CallableSource {
     }
 }
 
+/// Whether code on the host can call `function`.
 pub fn is_host(function: &FunctionSignature) -> bool {
     !function.kernel && !function.device
 }
@@ -95,6 +96,10 @@ fn takes_pointers(function: &FunctionSignature) -> bool {
     function.parameters.iter().any(|parameter| parameter.ty.contains('*'))
 }
 
+/// Reads the source at `path` in the repository at `root`; `files` are all its possible headers.
+///
+/// # Errors
+/// It cannot be read, lies elsewhere, or has a name that a harness cannot hold.
 pub fn read_callable_source(
     path: &Path,
     root: &Path,
