@@ -1,7 +1,7 @@
 //! What the sources of a repository bind for Python: functions of tensors that launch kernels, in whatever files these are.
 
 use std::cell::OnceCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use ::replay::files;
@@ -11,7 +11,7 @@ use ::replay::frontend::{
 };
 
 use super::callable_source::{CallableSource, collect_files, is_host, read_callable_source};
-use super::draft::takes_tensors;
+use super::draft::{split_words, takes_tensors};
 
 /// The endings of sources, C++ and CUDA.
 const SOURCES: [&str; 4] = ["cc", "cpp", "cu", "cxx"];
@@ -26,8 +26,13 @@ pub struct BoundFunction<'s> {
 }
 
 /// The sources of a repository.
-pub struct BoundSources {
+pub struct BoundSources<'r> {
+    root: &'r Path,
+    /// All that may be headers.
+    headers: &'r [PathBuf],
     sources: Vec<BoundSource>,
+    /// By word, the places of the sources that it stands in.
+    by_word: HashMap<String, Vec<usize>>,
     /// The names of the functions that one of them binds.
     bound_names: BTreeSet<String>,
 }
@@ -36,16 +41,14 @@ pub struct BoundSources {
 struct BoundSource {
     path: PathBuf,
     text: String,
-    root: PathBuf,
-    headers: Vec<PathBuf>,
     callable: OnceCell<Option<CallableSource>>,
     functions: OnceCell<Vec<FunctionWords>>,
 }
 
-impl BoundSources {
+impl<'r> BoundSources<'r> {
     /// The sources below `folder`, if one of them binds functions; `headers` are the headers there, and `root` is that of the
     /// repository.
-    pub fn find(folder: &Path, headers: &[PathBuf], root: &Path) -> Option<BoundSources> {
+    pub fn find(folder: &Path, headers: &'r [PathBuf], root: &'r Path) -> Option<BoundSources<'r>> {
         let mut paths = Vec::new();
         collect_files(folder, 0, &SOURCES, &mut paths);
         paths.sort();
@@ -58,28 +61,29 @@ impl BoundSources {
                 let unit = SourceUnit { path: "", text: &text };
                 bound_names.extend(find_python_names(&unit).into_iter().map(|name| name.function));
             }
-            sources.push(BoundSource {
-                path,
-                text,
-                root: root.to_owned(),
-                headers: headers.to_owned(),
-                callable: OnceCell::new(),
-                functions: OnceCell::new(),
-            });
+            let (callable, functions) = (OnceCell::new(), OnceCell::new());
+            sources.push(BoundSource { path, text, callable, functions });
         }
-        (!bound_names.is_empty()).then_some(BoundSources { sources, bound_names })
+        if bound_names.is_empty() {
+            return None;
+        }
+        let mut by_word: HashMap<String, Vec<usize>> = HashMap::new();
+        for (place, source) in sources.iter().enumerate() {
+            let words: HashSet<&str> = split_words(&source.text).collect();
+            for word in words {
+                by_word.entry(word.to_owned()).or_default().push(place);
+            }
+        }
+        Some(BoundSources { root, headers, sources, by_word, bound_names })
     }
 
     /// The bound functions that take tensors and launch kernels, also through one another, by the sources that define them.
     pub fn list_functions(&self) -> Vec<Vec<BoundFunction<'_>>> {
+        let places = self.bound_names.iter().flat_map(|name| self.list_places(name));
+        let places: BTreeSet<usize> = places.copied().collect();
         let mut by_source = Vec::new();
-        for source in &self.sources {
-            let is_bound = |name: &String| source.text.contains(name.as_str());
-            let Some(callable) =
-                source.callable().filter(|_| self.bound_names.iter().any(is_bound))
-            else {
-                continue;
-            };
+        for source in places.into_iter().map(|place| &self.sources[place]) {
+            let Some(callable) = self.callable(source) else { continue };
             let bound = callable.functions.iter().filter(|function| {
                 self.bound_names.contains(&function.name)
                     && is_host(function)
@@ -105,7 +109,8 @@ impl BoundSources {
     ) -> (&'s FunctionSignature, &'s BoundSource) {
         let Some(name) = &signature.tensors.forwards_to else { return (signature, source) };
         for definer in self.find_definitions(name, source) {
-            let mut functions = definer.callable().into_iter().flat_map(|found| &found.functions);
+            let mut functions =
+                self.callable(definer).into_iter().flat_map(|found| &found.functions);
             let behind = functions.find(|function| {
                 function.name == *name
                     && function.template.is_none()
@@ -125,27 +130,27 @@ impl BoundSources {
         signature: &'s FunctionSignature,
         source: &'s BoundSource,
     ) -> Option<BoundFunction<'s>> {
-        let mut open = vec![(source, signature.name.clone())];
-        let mut followed: BTreeSet<(&Path, String)> = BTreeSet::new();
+        let mut open = vec![(source, signature.name.as_str())];
+        let mut followed: BTreeSet<(&Path, &str)> = BTreeSet::new();
         let mut sources: Vec<&BoundSource> = Vec::new();
         while let Some((source, name)) = open.pop() {
-            if !followed.insert((&source.path, name.clone())) {
+            if !followed.insert((&source.path, name)) {
                 continue;
             }
             if !sources.iter().any(|known| known.path == source.path) {
                 sources.push(source);
             }
-            for function in source.functions().iter().filter(|function| function.name == name) {
+            for function in self.functions(source).iter().filter(|f| f.name == name) {
                 for word in &function.words {
-                    open.extend(
-                        self.find_definitions(word, source).map(|found| (found, word.clone())),
-                    );
+                    let definers = self.find_definitions(word, source);
+                    open.extend(definers.map(|definer| (definer, word.as_str())));
                 }
             }
         }
-        let reached: BTreeSet<String> = followed.into_iter().map(|(_, name)| name).collect();
-        let callables = sources.iter().filter_map(|source| source.callable());
-        let callables: Vec<&CallableSource> = callables.collect();
+        let reached: BTreeSet<String> =
+            followed.into_iter().map(|(_, name)| name.to_owned()).collect();
+        let callables: Vec<&CallableSource> =
+            sources.iter().filter_map(|source| self.callable(source)).collect();
         let launches = callables.iter().any(|callable| callable.launches_in(&reached));
         launches.then_some(BoundFunction { signature, reached, sources: callables })
     }
@@ -156,36 +161,37 @@ impl BoundSources {
         name: &'s str,
         caller: &'s BoundSource,
     ) -> impl Iterator<Item = &'s BoundSource> {
-        let is_own = caller.defines(name, true);
-        let others = self.sources.iter().filter(move |source| {
-            !is_own && source.path != caller.path && source.defines(name, false)
+        let is_own = self.functions(caller).iter().any(|function| function.name == name);
+        let places = if is_own { &[] } else { self.list_places(name) };
+        let others = places.iter().map(|&place| &self.sources[place]).filter(move |source| {
+            self.functions(source)
+                .iter()
+                .any(|function| function.name == name && !function.is_local)
         });
         is_own.then_some(caller).into_iter().chain(others)
     }
-}
 
-impl BoundSource {
-    fn callable(&self) -> Option<&CallableSource> {
-        let read = || read_callable_source(&self.path, &self.root, &self.headers).ok();
-        self.callable.get_or_init(read).as_ref()
+    /// The places of the sources that `word` stands in.
+    fn list_places(&self, word: &str) -> &[usize] {
+        self.by_word.get(word).map_or(&[], Vec::as_slice)
     }
 
-    /// Its functions, and those of its headers that its own text names: it may instantiate their templates.
-    fn functions(&self) -> &[FunctionWords] {
-        self.functions.get_or_init(|| {
-            let mut functions = list_function_words(&SourceUnit { path: "", text: &self.text });
-            let headers = self.callable().map(|callable| &callable.headers.headers);
+    fn callable<'s>(&'s self, source: &'s BoundSource) -> Option<&'s CallableSource> {
+        let read = || read_callable_source(&source.path, self.root, self.headers).ok();
+        source.callable.get_or_init(read).as_ref()
+    }
+
+    /// The functions of `source`, and those of its headers that its own text names: it may instantiate their templates.
+    fn functions<'s>(&'s self, source: &'s BoundSource) -> &'s [FunctionWords] {
+        source.functions.get_or_init(|| {
+            let words: HashSet<&str> = split_words(&source.text).collect();
+            let mut functions = list_function_words(&SourceUnit { path: "", text: &source.text });
+            let headers = self.callable(source).map(|callable| &callable.headers.headers);
             for (_, text) in headers.into_iter().flatten() {
                 let of_header = list_function_words(&SourceUnit { path: "", text });
-                functions.extend(of_header.into_iter().filter(|f| self.text.contains(&f.name)));
+                functions.extend(of_header.into_iter().filter(|f| words.contains(f.name.as_str())));
             }
             functions
         })
-    }
-
-    /// Whether it defines the function `name`, also a local one if asked.
-    fn defines(&self, name: &str, with_local: bool) -> bool {
-        self.text.contains(name)
-            && self.functions().iter().any(|f| f.name == name && (with_local || !f.is_local))
     }
 }

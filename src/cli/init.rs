@@ -127,7 +127,7 @@ impl Repository {
     }
 
     /// Drafts of what `bound_sources` bind for Python.
-    fn draft_bound(&self, bound_sources: &BoundSources) -> Vec<BoundDraft> {
+    fn draft_bound(&self, bound_sources: &BoundSources<'_>) -> Vec<BoundDraft> {
         let mut drafts = Vec::new();
         for functions in bound_sources.list_functions() {
             let all_sources = unite_sources(functions.iter());
