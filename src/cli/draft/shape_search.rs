@@ -84,6 +84,11 @@ impl ShapeFault {
         self.words.iter().any(|word| word.trim_end_matches('_') == stem)
     }
 
+    /// Whether the reason speaks of the number of dimensions.
+    fn names_dimensions(&self) -> bool {
+        split_words(&self.reason).any(|word| word.to_lowercase().contains("dim"))
+    }
+
     /// The reason without its numbers, and its place.
     fn kind(&self) -> String {
         let is_number = |word: &&str| word.chars().all(|c| c.is_ascii_digit());
@@ -223,6 +228,8 @@ impl Supposition {
             // Kernels that take images or volumes take all tensors as such.
             let counts = 2..=MOST_DIMENSIONS;
             next.extend(counts.filter_map(|count| self.with_dimensions_of_all(count)));
+        } else if fault.names_dimensions() {
+            next.extend(dimensions.chain(ones));
         } else {
             next.extend(ones.chain(dimensions));
         }
@@ -627,6 +634,29 @@ pub(super) mod tests {
             })
         });
         assert!(found.unwrap().is_some());
+    }
+
+    #[test]
+    fn where_a_check_is_of_dimensions_they_come_before_sizes() {
+        let draft = draft_function("at::Tensor x, at::Tensor logits", "");
+        let (found, tries) = search(&draft, |shape| {
+            let fault = |words: &[&str], line: Option<usize>| {
+                let place = line.map(|line| ("k.cu".to_owned(), line));
+                let words: BTreeSet<String> = words.iter().map(|word| (*word).to_owned()).collect();
+                let reason = if line.is_some() { "2 dim input expected" } else { "out of bounds" };
+                Err(ShapeFault { reason: reason.to_owned(), place, words })
+            };
+            let dimensions = [shape("x").len(), shape("logits").len()];
+            match dimensions {
+                [2, 2] => Ok(()),
+                // A single column is no cure: it leads elsewhere.
+                [2, _] if shape("x")[1] == 1 => fault(&["x"], None),
+                [2, _] => fault(&["x", "logits"], Some(9)),
+                _ => fault(&["x"], Some(3)),
+            }
+        });
+        assert_eq!(found.unwrap(), "logits 16x16, x 16x16");
+        assert!(tries < 20, "{tries}");
     }
 
     #[test]
