@@ -277,9 +277,13 @@ fn check_axis(settings: &Settings, harness: &Harness, axis: &Axis) -> DoctorChec
         (AxisKind::Package(package) | AxisKind::Nightly { package, .. }, _) => {
             check_package_axis(harness, name, package)
         }
-        (AxisKind::Compiler | AxisKind::Define(_) | AxisKind::Variable(_), _) => {
-            make_optional_check("axis", true, format!("{name}: nothing more is needed"), None)
-        }
+        (
+            AxisKind::Compiler
+            | AxisKind::Define(_)
+            | AxisKind::NvrtcOption(_)
+            | AxisKind::Variable(_),
+            _,
+        ) => make_optional_check("axis", true, format!("{name}: nothing more is needed"), None),
         (AxisKind::Image, AxisValues::Listed(values)) => check_image_axis(harness, name, values),
         (AxisKind::Image, AxisValues::Between { .. }) => unreachable!("images have no ranges"),
         (AxisKind::Command(words), _) => {

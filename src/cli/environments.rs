@@ -89,7 +89,8 @@ fn find_value(axis: &Axis, values: &[String], word: &str) -> CliResult<usize> {
 /// Complains about an axis that changes nothing on the devices of `session`.
 fn refuse_idle_axis(session: &Session, axis: &Axis) -> CliResult<()> {
     let devices = &session.settings().backend.value;
-    if axis.kind != AxisKind::Nvrtc || devices.iter().any(|device| *device != DeviceArg::Cpu) {
+    let is_of_gpu = matches!(axis.kind, AxisKind::Nvrtc | AxisKind::NvrtcOption(_));
+    if !is_of_gpu || devices.iter().any(|device| *device != DeviceArg::Cpu) {
         return Ok(());
     }
     let name = &axis.name;

@@ -176,8 +176,11 @@ fn what_names_no_axis_or_no_value_is_refused_with_those_that_are_there() {
 
 #[test]
 fn an_axis_of_nvrtc_changes_nothing_on_the_cpu_and_is_told_by_doctor() {
-    let env = with_axes(TestEnv::new(), BY_STEP, "\n[axes]\nnvrtc = [\"./absent\", \"12.9\"]\n");
+    let axes = "\n[axes]\nnvrtc = [\"./absent\", \"12.9\"]\n\
+                [axes.fast_math]\nnvrtc_option = \"--use_fast_math\"\nvalues = [\"off\", \"on\"]\n";
+    let env = with_axes(TestEnv::new(), BY_STEP, axes);
     let messages = [
+        env.replay(&["diff", "fixtures/tiny", "--with", "fast_math=off,on"]).text(),
         env.replay(&["diff", "fixtures/tiny", "--with", "nvrtc=./absent,12.9"]).text(),
         env.replay(&[
             "bisect",
@@ -192,6 +195,11 @@ fn an_axis_of_nvrtc_changes_nothing_on_the_cpu_and_is_told_by_doctor() {
         .text(),
     ];
     insta::assert_snapshot!(messages.join("\n"), @r#"
+    exit code 128
+    --- stderr
+    error: the axis `fast_math` changes nothing on the CPU
+    hint: NVRTC compiles kernels for GPUs: add --backend cuda
+
     exit code 128
     --- stderr
     error: the axis `nvrtc` changes nothing on the CPU

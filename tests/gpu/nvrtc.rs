@@ -173,6 +173,26 @@ fn a_deduced_instance_compiles_for_a_gpu_by_the_name_that_the_host_gives_it() {
 
 #[test]
 #[ignore = "needs NVRTC"]
+fn the_options_of_a_harness_make_another_module() {
+    const DIVIDES: &str = "__global__ void k(const float* x, float* out, int n) { int i = threadIdx.x; if (i < n) out[i] = sinf(x[i]) / x[i]; }\n\
+                           void divide(const float* x, float* out, int n) { k<<<1, n>>>(x, out, n); }\n";
+    let (_folder, cache) = cache();
+    let toolchain = DeviceToolchain::new(nvrtc(), &search(), "sm_90", &cache);
+    let small = Small::new(DIVIDES, "divide(x, out, n);");
+    let compile = |options: &[&str]| {
+        let mut harness = small.subject.fixture.harness.clone();
+        harness.nvrtc_options = options.iter().map(|option| (*option).to_owned()).collect();
+        let module = toolchain.compile(&harness, &small.sources, None).unwrap();
+        std::fs::read(&module.path).unwrap()
+    };
+    let plain = compile(&[]);
+    assert_ne!(compile(&["--use_fast_math"]), plain);
+    assert_ne!(compile(&["--prec-div=false"]), plain);
+    assert_eq!(compile(&[]), plain);
+}
+
+#[test]
+#[ignore = "needs NVRTC"]
 fn cuda_s_own_headers_are_found_beside_nvrtc() {
     let nvrtc = nvrtc();
     assert!(!search().header_folders(nvrtc.path()).is_empty(), "needs CUDA's headers");

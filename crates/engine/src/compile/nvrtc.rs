@@ -237,6 +237,7 @@ impl DeviceToolchain {
             files: Vec::new(),
             defines: vec![format!("ELEMENT={}", summary::device::kernel_element_name(dtype))],
             undefine: Vec::new(),
+            options: Vec::new(),
             standard: CppStandard::default(),
             folders: Vec::new(),
             system_folders: Vec::new(),
@@ -312,6 +313,7 @@ impl DeviceToolchain {
         if self.lines {
             options.push("--generate-line-info".to_owned());
         }
+        options.extend(unit.options.iter().cloned());
         options.extend(unit.undefine.iter().map(|name| format!("--undefine-macro={name}")));
         options.extend(unit.defines.iter().map(|define| format!("--define-macro={define}")));
         let include_folders = unit.folders.iter().map(|include| folder.join("tree").join(include));
@@ -372,6 +374,7 @@ impl DeviceToolchain {
         hasher.part(unit.standard.name());
         let outside_folders = self.outside_folders(unit);
         hasher.list(outside_folders.iter().map(|folder| folder.as_os_str().as_encoded_bytes()));
+        hasher.list(&unit.options);
         hasher.list(&unit.undefine);
         hasher.list(&unit.defines);
         hasher.list(&unit.folders);
@@ -415,6 +418,8 @@ struct DeviceUnit {
     files: Vec<(String, Vec<u8>)>,
     defines: Vec<String>,
     undefine: Vec<String>,
+    /// Those of the harness.
+    options: Vec<String>,
     standard: CppStandard,
     /// The harness's `include` folders, relative to the tree.
     folders: Vec<String>,
@@ -508,6 +513,11 @@ impl DeviceUnit {
                 Precision::Native | Precision::Checked => harness.defines.clone(),
             },
             undefine: harness.undefine.clone(),
+            options: match precision {
+                // They are about the numbers that it stands for.
+                Precision::Shadow => Vec::new(),
+                Precision::Native | Precision::Checked => harness.nvrtc_options.clone(),
+            },
             standard: harness.standard,
             math_ulps: functions.math_ulps,
             atomics: functions.atomics,

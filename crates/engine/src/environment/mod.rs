@@ -36,7 +36,7 @@ use replay_base::cache::Cache;
 use replay_base::foreign::{Finished, ForeignProgram, Keeper, KeeperError, ProgramBounds};
 use replay_cuda::Nvrtc;
 use replay_fixture::fixture::Fixture;
-use replay_fixture::harness::{Axis, AxisKind, AxisValues, Harness, is_nvrtc_path};
+use replay_fixture::harness::{Axis, AxisKind, AxisValues, Harness, ON, VALUE, is_nvrtc_path};
 
 /// An environment other than the session's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +61,12 @@ pub enum EnvironmentChange {
     },
     /// This macro of kernels, as `NAME=VALUE`.
     Define(String),
+    /// This option of NVRTC.
+    NvrtcOption {
+        option: String,
+        /// Whether NVRTC gets it.
+        is_given: bool,
+    },
     /// These variables of a program.
     Variables(Vec<(String, String)>),
     /// Packages of a program.
@@ -88,6 +94,10 @@ impl Environment {
             }
             EnvironmentChange::Nvrtc { lines, .. } => lines.clone(),
             EnvironmentChange::Define(define) => vec![define.clone()],
+            EnvironmentChange::NvrtcOption { option, is_given: true } => vec![option.clone()],
+            EnvironmentChange::NvrtcOption { option, is_given: false } => {
+                vec![format!("without {option}")]
+            }
             EnvironmentChange::Variables(variables) => {
                 variables.iter().map(|(name, value)| format!("{name}={value}")).collect()
             }
@@ -127,6 +137,11 @@ impl Environment {
                 let name = macro_name(define);
                 harness.defines.retain(|known| macro_name(known) != name);
                 harness.defines.push(define.clone());
+            }
+            (EnvironmentChange::NvrtcOption { option, is_given }, _) => {
+                let name = option.split('=').next();
+                harness.nvrtc_options.retain(|known| known.split('=').next() != name);
+                harness.nvrtc_options.extend(is_given.then(|| option.clone()));
             }
             (
                 EnvironmentChange::Variables(variables)
@@ -334,6 +349,10 @@ impl<'w> Workshop<'w> {
             AxisKind::Compiler => EnvironmentChange::Compiler((self.find_compiler)(value)?),
             AxisKind::Nvrtc => nvrtc::provide_nvrtc(self, value, fixture)?,
             AxisKind::Define(name) => EnvironmentChange::Define(format!("{name}={value}")),
+            AxisKind::NvrtcOption(option) => EnvironmentChange::NvrtcOption {
+                option: option.replace(VALUE, value),
+                is_given: option.contains(VALUE) || value == ON,
+            },
             AxisKind::Variable(name) => {
                 EnvironmentChange::Variables(vec![(name.clone(), value.to_owned())])
             }
