@@ -68,8 +68,8 @@ enum ProbeTrial {
     NoInputs(RandomInputsError),
 }
 
-/// A draft with fewer columns, with which a call writes all that it returns.
-struct NarrowDraft {
+/// A draft that cures what another one's trial showed, with its own.
+struct CuredDraft {
     draft: Draft,
     sizes: RandomSizes,
     trial: Box<Trial>,
@@ -161,6 +161,12 @@ pub fn measure_draft(
         *draft = narrow.draft;
         sizes = narrow.sizes;
         trial = narrow.trial;
+    }
+    if gives_nan(&trial)?
+        && let Some(small) = probe_folder.try_small_inputs(draft, &sizes)?
+    {
+        *draft = small.draft;
+        trial = small.trial;
     }
     if let Some(reason) = trial.outcome()?.call_misfit() {
         return Ok(DraftMeasurement::Not { reason: reason.to_owned() });
@@ -259,14 +265,26 @@ impl<W: Fn(&Draft) -> String> ProbeFolder<'_, W> {
         draft: &Draft,
         trial: &Trial,
         numbers: &BTreeMap<String, usize>,
-    ) -> CliResult<Option<NarrowDraft>> {
+    ) -> CliResult<Option<CuredDraft>> {
         let Some(draft) = draft.with_written_columns(&list_unwritten(trial)?) else {
             return Ok(None);
         };
         let sizes = choose_named_sizes(&draft, numbers);
         let ProbeTrial::Ready(trial) = self.open_trial(&draft, &sizes)? else { return Ok(None) };
         let is_completed = matches!(trial.outcome()?.status, Status::Completed);
-        Ok(is_completed.then_some(NarrowDraft { draft, sizes, trial }))
+        Ok(is_completed.then_some(CuredDraft { draft, sizes, trial }))
+    }
+
+    /// `draft` with inputs between 0 and 1, where a root or a logarithm is a number; none if that is no cure.
+    fn try_small_inputs(
+        &self,
+        draft: &Draft,
+        sizes: &RandomSizes,
+    ) -> CliResult<Option<CuredDraft>> {
+        let Some(draft) = draft.with_small_inputs() else { return Ok(None) };
+        let ProbeTrial::Ready(trial) = self.open_trial(&draft, sizes)? else { return Ok(None) };
+        let is_cure = !gives_nan(&trial)?;
+        Ok(is_cure.then_some(CuredDraft { draft, sizes: sizes.clone(), trial }))
     }
 
     /// The trial of the working tree with the harness of `draft`, on random inputs of `sizes`.
@@ -308,6 +326,12 @@ fn list_unwritten(trial: &Trial) -> CliResult<Vec<(String, Vec<usize>)>> {
         _ => None,
     });
     Ok(unwritten.collect())
+}
+
+/// Whether an output has elements that are no numbers, in a plain replay.
+fn gives_nan(trial: &Trial) -> CliResult<bool> {
+    let Status::Failed(failures) = &trial.outcome()?.status else { return Ok(false) };
+    Ok(failures.iter().any(|failure| matches!(failure, Failure::NonFinite { nan: 1.., .. })))
 }
 
 /// What the plain replay shows of outputs.

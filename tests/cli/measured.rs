@@ -406,3 +406,16 @@ fn offsets_indices_among_floats_and_tensors_that_are_left_out_are_found() {
     let replay = env.replay(&["fixtures/random", "--check=always"]);
     assert_eq!(replay.code, Some(0), "{}", replay.text());
 }
+
+#[test]
+fn inputs_of_a_root_lie_between_0_and_1() {
+    let source = "__global__ void root_kernel(const float* x, float* out, int n) {\n\
+                  int i = threadIdx.x;\n  if (i < n) out[i] = sqrtf(x[i]);\n}\n\
+                  void root(const float* x, float* out, int n) { root_kernel<<<1, n>>>(x, out, n); }\n";
+    let (env, text, _) = drafted(source);
+    assert!(text.contains("wrote fixtures/random"), "{text}");
+    let manifest = std::fs::read_to_string(env.path("fixtures/random/fixture.toml")).unwrap();
+    insta::assert_snapshot!(manifest.lines().nth(1).unwrap(), @r#"description = "synthetic: random inputs, not captured ones; between 0 and 1: x""#);
+    let replay = env.replay(&["fixtures/random"]);
+    assert_eq!(replay.code, Some(0), "{}", replay.text());
+}

@@ -148,6 +148,17 @@ impl Draft {
         draft
     }
 
+    /// With inputs between 0 and 1 in the place of usual ones, where they hold floats; none if that is no change.
+    pub fn with_small_inputs(&self) -> Option<Draft> {
+        let mut draft = self.clone();
+        for tensor in draft.inputs.values_mut() {
+            if tensor.draw == InputDraw::Usual && tensor.is_float() && !tensor.is_scalar() {
+                tensor.draw = InputDraw::Small;
+            }
+        }
+        (draft != *self).then_some(draft)
+    }
+
     /// What random inputs are like, by the names of those that are no usual ones.
     pub fn list_draws(&self) -> BTreeMap<String, InputDraw> {
         let drawn = self.inputs.iter().filter(|(_, tensor)| tensor.draw != InputDraw::Usual);
