@@ -1,7 +1,7 @@
 //! `replay init`: writes a first `replay.toml` from the sources, without questions.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use super::bound_functions::{BoundFunction, BoundSources};
 use super::callable_source::{CODE, CallableSource, collect_files, is_host, read_callable_source};
 use super::draft::{
     BuildMacro, Draft, DraftedBuild, TypeNames, choose_usual_sizes, find_build_macros,
-    find_build_standard, find_command_standard, is_backward,
+    find_build_standard, find_command_standard, is_backward, split_words,
 };
 use super::draft_measurement::{DraftMeasurement, measure_draft};
 use super::error::{CliResult, CommandError, ErrorContext};
@@ -105,12 +105,9 @@ impl Repository {
         let (system_include, include): (Vec<PathBuf>, Vec<PathBuf>) =
             list_header_folders(sources).into_iter().partition(is_of_submodule);
         let standards = sources.iter().map(|source| find_source_standard(&source.path, &self.root));
-        let is_used = |defined: &&BuildMacro| {
-            sources.iter().flat_map(|source| source.texts()).any(|text| {
-                let mut words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
-                words.any(|word| word == defined.name)
-            })
-        };
+        let texts = sources.iter().flat_map(|source| source.texts());
+        let words: HashSet<&str> = texts.flat_map(split_words).collect();
+        let is_used = |defined: &&BuildMacro| words.contains(defined.name.as_str());
         let system_include = system_include.iter().map(|folder| folder.display().to_string());
         Harnessed {
             output: PathBuf::new(),
@@ -427,6 +424,10 @@ fn find_source_standard(path: &str, root: &Path) -> CppStandard {
 fn find_script_macros(folder: &Path) -> Vec<BuildMacro> {
     let mut scripts = Vec::new();
     collect_files(folder, 0, &["py", "txt", "cmake"], &mut scripts);
+    // Other texts are no scripts.
+    scripts.retain(|path| {
+        path.extension().is_none_or(|end| end != "txt") || path.ends_with("CMakeLists.txt")
+    });
     scripts.sort();
     let mut macros: Vec<BuildMacro> = Vec::new();
     for text in scripts.iter().filter_map(|script| read_build_text(script)) {
