@@ -431,6 +431,8 @@ fn a_driver_that_was_killed_is_followed_by_one_that_starts_nothing_anew() {
         cluster.wait_for("a driver that watches", || is_locked(&folder));
         Command::new("kill").args([signal, &driver.id().to_string()]).status().expect("it runs");
         driver.wait().expect("an end");
+        // What it has forked ends after it.
+        cluster.wait_for("a lock that nobody holds", || !is_locked(&folder));
     }
     let last = site.begin(&cluster, &[]);
     cluster.wait_for("a driver that watches", || is_locked(&folder));

@@ -4,8 +4,15 @@ use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::ClusterError;
+
+/// What a killed process has forked holds its lock until it has ended as well.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+/// The time between two looks at a lock.
+const LOCK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The folder of one command's tasks. A lock keeps other processes out.
 pub struct Folder {
@@ -17,14 +24,19 @@ impl Folder {
     /// Opens or makes the folder at `path`.
     ///
     /// # Errors
-    /// [`ClusterError::Watched`] if another process has it open; [`ClusterError::Folder`].
+    /// [`ClusterError::Watched`] if another process keeps it open; [`ClusterError::Folder`].
     pub fn open(path: &Path) -> Result<Folder, ClusterError> {
         let name = path.join("lock");
+        let end = Instant::now() + LOCK_PATIENCE;
         loop {
             create_task_folder(&path.join("results"))?;
             let lock = File::create(&name).map_err(task_folder_error("open", &name))?;
             match lock.try_lock() {
                 Ok(()) => {}
+                Err(TryLockError::WouldBlock) if Instant::now() < end => {
+                    thread::sleep(LOCK_INTERVAL);
+                    continue;
+                }
                 Err(TryLockError::WouldBlock) => return Err(ClusterError::Watched { path: name }),
                 Err(TryLockError::Error(source)) => {
                     return Err(task_folder_error("lock", &name)(source));

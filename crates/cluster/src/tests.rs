@@ -406,6 +406,19 @@ fn two_processes_do_not_watch_the_same_tasks() {
 }
 
 #[test]
+fn what_a_killed_process_leaves_behind_is_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("replay-1");
+    let left = Folder::open(&path).unwrap();
+    let leaving = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        drop(left);
+    });
+    Folder::open(&path).unwrap();
+    leaving.join().unwrap();
+}
+
+#[test]
 fn a_task_that_a_person_cancels_is_unavailable_and_not_handed_out_again() {
     let folder = tempfile::tempdir().unwrap();
     let world = world(2);
