@@ -236,13 +236,7 @@ class BlockScan {
       new (storage.all.get()) T(all);
     }
     __syncthreads(file, line);
-    T prefix = before[rank];
-    for (int i = 0; i < Items; i++) {
-      const bool begins = !First::has_initial && rank == 0 && i == 0;
-      const T next = begins ? inputs[0] : op(prefix, inputs[i]);
-      outputs[i] = First::has_initial ? prefix : next;
-      prefix = next;
-    }
+    scan_items<!First::has_initial>(inputs, outputs, op, before[rank], !First::has_initial && rank == 0);
     return *storage.all.get();
   }
 
@@ -268,9 +262,14 @@ class BlockScan {
       }
     }
     __syncthreads(file, line);
-    T prefix = before[rank];
+    scan_items<IsInclusive>(inputs, outputs, op, before[rank], false);
+  }
+
+  /// The items of a thread behind `prefix`, which counts unless the first of them `begins` the scan.
+  template <bool IsInclusive, int Items, class Op>
+  static void scan_items(T (&inputs)[Items], T (&outputs)[Items], Op op, T prefix, bool begins) {
     for (int i = 0; i < Items; i++) {
-      const T next = op(prefix, inputs[i]);
+      const T next = begins && i == 0 ? inputs[0] : op(prefix, inputs[i]);
       outputs[i] = IsInclusive ? next : prefix;
       prefix = next;
     }
@@ -279,24 +278,15 @@ class BlockScan {
 };
 
 /// Memory in which items are exchanged begins at a multiple of 16, as CUB's does: kernels place what follows by its size.
+/// The algorithms from the first transpose on exchange them.
 constexpr size_t replay_exchange_alignment = 16;
-constexpr size_t replay_alignment(BlockLoadAlgorithm algorithm) {
-  const bool exchanges = algorithm == BLOCK_LOAD_TRANSPOSE || algorithm == BLOCK_LOAD_WARP_TRANSPOSE ||
-                         algorithm == BLOCK_LOAD_WARP_TRANSPOSE_TIMESLICED;
-  return exchanges ? replay_exchange_alignment : 1;
-}
-constexpr size_t replay_alignment(BlockStoreAlgorithm algorithm) {
-  const bool exchanges = algorithm == BLOCK_STORE_TRANSPOSE || algorithm == BLOCK_STORE_WARP_TRANSPOSE ||
-                         algorithm == BLOCK_STORE_WARP_TRANSPOSE_TIMESLICED;
-  return exchanges ? replay_exchange_alignment : 1;
-}
 
 /// A thread's items lie next to each other, or `threads` apart in a striped arrangement.
 template <class T, int X, int Items, BlockLoadAlgorithm Algorithm = BLOCK_LOAD_DIRECT, int Y = 1,
           int Z = 1, int = 0>
 class BlockLoad {
  public:
-  struct alignas(replay_alignment(Algorithm)) TempStorage {};
+  struct alignas(Algorithm >= BLOCK_LOAD_TRANSPOSE ? replay_exchange_alignment : 1) TempStorage {};
   BlockLoad() {}
   explicit BlockLoad(TempStorage&) {}
   template <class From>
@@ -324,7 +314,7 @@ template <class T, int X, int Items, BlockStoreAlgorithm Algorithm = BLOCK_STORE
           int Z = 1, int = 0>
 class BlockStore {
  public:
-  struct alignas(replay_alignment(Algorithm)) TempStorage {};
+  struct alignas(Algorithm >= BLOCK_STORE_TRANSPOSE ? replay_exchange_alignment : 1) TempStorage {};
   BlockStore() {}
   explicit BlockStore(TempStorage&) {}
   template <class To>
