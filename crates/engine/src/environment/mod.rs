@@ -134,13 +134,13 @@ impl Environment {
     pub(crate) fn change_harness(&self, harness: &mut Harness) {
         match (&self.change, &mut harness.program) {
             (EnvironmentChange::Define(define), _) => {
-                let name = macro_name(define);
-                harness.defines.retain(|known| macro_name(known) != name);
+                let name = name_without_value(define);
+                harness.defines.retain(|known| name_without_value(known) != name);
                 harness.defines.push(define.clone());
             }
             (EnvironmentChange::NvrtcOption { option, is_given }, _) => {
-                let name = option.split('=').next();
-                harness.nvrtc_options.retain(|known| known.split('=').next() != name);
+                let name = name_without_value(option);
+                harness.nvrtc_options.retain(|known| name_without_value(known) != name);
                 harness.nvrtc_options.extend(is_given.then(|| option.clone()));
             }
             (
@@ -178,7 +178,7 @@ pub fn hash_environment(axis: &str, value: &str) -> String {
 const SEARCH_PATH: &str = "PYTHONPATH";
 
 /// The name in `NAME` or `NAME=VALUE`.
-fn macro_name(define: &str) -> &str {
+fn name_without_value(define: &str) -> &str {
     define.split_once('=').map_or(define, |(name, _)| name)
 }
 
