@@ -23,6 +23,8 @@ pub struct CallableSource {
     pub text: String,
     pub functions: Vec<FunctionSignature>,
     pub headers: ReachedHeaders,
+    /// The functions of its headers that launch kernels.
+    header_launchers: BTreeSet<String>,
     pub types: TypeNames,
 }
 
@@ -78,7 +80,7 @@ impl CallableSource {
     pub fn launches_in(&self, names: &BTreeSet<String>) -> bool {
         let mut functions = self.functions.iter();
         functions.any(|function| function.launches && names.contains(&function.name))
-            || !self.headers.find_launchers().is_disjoint(names)
+            || !self.header_launchers.is_disjoint(names)
     }
 
     fn takes_object(&self, function: &FunctionSignature) -> bool {
@@ -120,12 +122,14 @@ pub fn read_callable_source(
     let unit = SourceUnit { path: relative_text, text: &text };
     let headers = ReachedHeaders::of_source(path, &text, files);
     let mut functions = find_function_signatures(&unit, &scan_symbols(&[unit]));
-    let launching = find_functions_that_name(&unit, &headers.find_launchers());
+    let header_launchers = headers.find_launchers();
+    let launching = find_functions_that_name(&unit, &header_launchers);
     for function in &mut functions {
         function.launches |= launching.contains(&function.name);
     }
+    let path = relative_text.to_owned();
     let types = TypeNames::default();
-    let source = CallableSource { path: relative_text.to_owned(), text, functions, headers, types };
+    let source = CallableSource { path, text, functions, headers, header_launchers, types };
     Ok(CallableSource { types: TypeNames::from_texts(source.texts()), ..source })
 }
 

@@ -632,8 +632,7 @@ fn find_python_framework(text: &str) -> Option<&'static str> {
 fn no_launch(candidate: &CallableSource, files: &[PathBuf], root: &Path) -> CommandError {
     let path = &candidate.path;
     let is_mentioned = |function: &&FunctionSignature| {
-        let mut words = candidate.text.split(|c: char| !c.is_alphanumeric() && c != '_');
-        words.any(|word| word == function.name)
+        split_words(&candidate.text).any(|word| word == function.name)
     };
     for launching in find_callable_sources(files, root, &mut Vec::new()) {
         let functions = launching.worth_calling().into_iter().filter(is_mentioned);

@@ -1,5 +1,7 @@
 //! The macros that a project's build gives its sources. Pure: text in, macros out.
 
+use super::shape_search::is_word_character;
+
 /// The value of a macro whose value the build computes.
 const USUAL_VALUE: &str = "64";
 
@@ -48,10 +50,6 @@ pub fn find_build_macros(text: &str) -> Vec<BuildMacro> {
         });
     }
     macros
-}
-
-fn is_word_character(c: char) -> bool {
-    c.is_alphanumeric() || c == '_'
 }
 
 #[cfg(test)]

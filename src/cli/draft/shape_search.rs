@@ -119,9 +119,14 @@ impl ShapeFault {
     }
 }
 
+/// Whether `c` may stand in a name.
+pub(super) fn is_word_character(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
 /// The names and other words of a text.
 pub fn split_words(text: &str) -> impl Iterator<Item = &str> {
-    let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+    let words = text.split(|c: char| !is_word_character(c));
     words.filter(|word| !word.is_empty())
 }
 

@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use ::replay::frontend::{PlainStruct, SourceUnit, find_plain_structs};
 use ::replay::tensor::DType;
 
+use super::shape_search::is_word_character;
+
 /// Types of parameters that no fixture holds, with the arguments for them.
 pub const VALUE_TYPES: [(&str, &str); 1] = [("cudaStream_t", "0")];
 
@@ -121,7 +123,7 @@ fn parse_type_alias(line: &str) -> Option<(String, String)> {
         }
         _ => return None,
     };
-    let is_name = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_');
+    let is_name = !name.is_empty() && name.chars().all(is_word_character);
     (is_name && !meaning.is_empty() && name != meaning).then(|| (name.to_owned(), meaning))
 }
 
