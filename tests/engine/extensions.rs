@@ -134,6 +134,30 @@ fn a_launcher_finishes_its_gradient_with_operators_of_pytorch() {
 }
 
 #[test]
+fn an_operation_on_tensors_that_fails_names_the_line_that_calls_it() {
+    let x = numbers(ROWS * COLUMNS, 1);
+    let ended = |call: &str| {
+        let harness = format!(
+            "call = \"\"\"{call}\"\"\"\n\
+             [inputs.x]\ndtype = \"f32\"\nshape = [\"rows\", \"columns\"]\n\
+             [outputs.halves]\ndtype = \"f32\"\nshape = [\"rows\", \"columns\"]\n"
+        );
+        let tensors: [Tensor; 1] = [("x", &x, &[ROWS, COLUMNS])];
+        end(&Public::new("tensor_sums", &harness, &tensors).run(Precision::Native))
+    };
+    let report =
+        |y: &str| ended(&format!("at::Tensor t = x;\nhalves, _ = rms_norm_report({y}, x);"));
+    insta::assert_snapshot!(report("t.sum()"), @"host code stopped itself: Dimension out of range (expected to be in range of [-1, 0], but got 1) at src/rms_norm.cu:55");
+    insta::assert_snapshot!(report("at::Tensor()"), @"host code stopped itself: an undefined tensor is used at src/rms_norm.cu:54");
+    let call = |what: &str| ended(&format!("at::Tensor t = x;\nhalves = {what};"));
+    insta::assert_snapshot!(call("t + t.slice(1, 3)"), @"host code stopped itself: The size of tensor a (40) must match the size of tensor b (37) at non-singleton dimension 1 at call in replay.toml:4");
+    insta::assert_snapshot!(call("t[6]"), @"host code stopped itself: select(): index 6 out of range for tensor of size [6, 40] at dimension 0 at call in replay.toml:4");
+    insta::assert_snapshot!(call("t.mm(t)"), @"host code stopped itself: mat1 and mat2 shapes cannot be multiplied ([6, 40] and [6, 40]) at call in replay.toml:4");
+    insta::assert_snapshot!(call("torch::cat({t, t[0]}, 1)"), @"host code stopped itself: Sizes of tensors must match except in dimension 1 at call in replay.toml:4");
+    insta::assert_snapshot!(call("t.t()\n  .view({240})"), @"host code stopped itself: view size is not compatible with input tensor's size and stride (at least one dimension spans across two contiguous subspaces). Use .reshape(...) instead. at call in replay.toml:5");
+}
+
+#[test]
 fn a_failed_check_of_a_launcher_ends_the_replay_with_its_message() {
     let ended = |call: &str| end(&layer_norm(call, "").run(Precision::Native));
     insta::assert_snapshot!(ended("y, mean, _ = layer_norm_forward(x, at::Tensor(weight).slice(0, 1), bias, 1e-5);"), @"host code stopped itself: weight has 39 elements, rows have 40 at src/layer_norm_cuda.cu:109");

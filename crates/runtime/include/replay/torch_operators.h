@@ -60,7 +60,9 @@ inline at::Tensor reduce(const at::Tensor& tensor, IntArrayRef dimensions, bool 
   const int64_t rank = tensor.dim();
   std::vector<bool> is_reduced(rank, dimensions.size() == 0);
   for (int64_t dimension : dimensions) {
-    const int64_t d = wrap_dimension(dimension, rank, std::max<int64_t>(rank, 1));
+    // A number has a dimension 0, too.
+    const int64_t counted = std::max<int64_t>(rank, 1);
+    const int64_t d = wrap_dimension(dimension, counted, counted);
     if (rank > 0) is_reduced[d] = true;
   }
   std::vector<int64_t> order, sizes;
@@ -145,35 +147,35 @@ inline ScalarType quotient_type(ScalarType type) { return c10::isFloatingType(ty
 }  // namespace replay_torch
 
 namespace at {
-inline Tensor Tensor::sum(IntArrayRef dimensions, bool keeps, std::optional<ScalarType> type) const {
+inline Tensor Tensor::sum(IntArrayRef dimensions, bool keeps, std::optional<ScalarType> type, call_site) const {
   return replay_torch::reduce(*this, dimensions, keeps, type, false);
 }
-inline Tensor Tensor::mean(IntArrayRef dimensions, bool keeps, std::optional<ScalarType> type) const {
+inline Tensor Tensor::mean(IntArrayRef dimensions, bool keeps, std::optional<ScalarType> type, call_site) const {
   return replay_torch::reduce(*this, dimensions, keeps, type, true);
 }
 // Each with a tensor and with a number, on either side and in place.
 #define REPLAY_ARITHMETIC(name, sign, result_type)                                                                 \
-  inline Tensor Tensor::name(const Tensor& other) const {                                                          \
+  inline Tensor Tensor::name(const Tensor& other, call_site) const {                                               \
     const ScalarType type = replay_torch::promoted_type(*this, other);                                             \
     return replay_torch::combine(*this, other, result_type(type), [](auto a, auto b) { return a sign b; });        \
   }                                                                                                                \
-  inline Tensor Tensor::name(const Scalar& number) const {                                                         \
+  inline Tensor Tensor::name(const Scalar& number, call_site) const {                                              \
     const ScalarType type = result_type(replay_torch::type_with_number(*this, number));                            \
     const Tensor other = replay_torch::number_like(number, *this);                                                 \
     return replay_torch::combine(*this, other, type, [](auto a, auto b) { return a sign b; });                     \
   }                                                                                                                \
-  inline Tensor& Tensor::name##_(const Tensor& other) const { return copy_(name(other)); }                         \
-  inline Tensor& Tensor::name##_(const Scalar& number) const { return copy_(name(number)); }                       \
-  inline Tensor name(const Tensor& a, const Tensor& b) { return a.name(b); }                                       \
-  inline Tensor name(const Tensor& a, const Scalar& b) { return a.name(b); }                                       \
-  inline Tensor operator sign(const Tensor& a, const Tensor& b) { return a.name(b); }                              \
+  inline Tensor& Tensor::name##_(const Tensor& other, call_site) const { return copy_(name(other)); }              \
+  inline Tensor& Tensor::name##_(const Scalar& number, call_site) const { return copy_(name(number)); }            \
+  inline Tensor name(const Tensor& a, const Tensor& b, call_site = {}) { return a.name(b); }                       \
+  inline Tensor name(const Tensor& a, const Scalar& b, call_site = {}) { return a.name(b); }                       \
+  inline Tensor operator sign(const Tensor& a, replay_torch::operand b) { return a.name(b.tensor); }               \
   inline Tensor operator sign(const Tensor& a, const Scalar& b) { return a.name(b); }                              \
   inline Tensor operator sign(const Scalar& a, const Tensor& b) {                                                  \
     const ScalarType type = result_type(replay_torch::type_with_number(b, a));                                     \
     const Tensor first = replay_torch::number_like(a, b);                                                          \
     return replay_torch::combine(first, b, type, [](auto x, auto y) { return x sign y; });                         \
   }                                                                                                                \
-  inline Tensor& operator sign##=(Tensor& a, const Tensor& b) { return a.name##_(b); }                             \
+  inline Tensor& operator sign##=(Tensor& a, replay_torch::operand b) { return a.name##_(b.tensor); }              \
   inline Tensor& operator sign##=(Tensor& a, const Scalar& b) { return a.name##_(b); }
 REPLAY_ARITHMETIC(add, +, )
 REPLAY_ARITHMETIC(sub, -, )
@@ -181,14 +183,18 @@ REPLAY_ARITHMETIC(mul, *, )
 REPLAY_ARITHMETIC(div, /, replay_torch::quotient_type)
 #undef REPLAY_ARITHMETIC
 inline Tensor operator-(const Tensor& a) { return Scalar(-1) * a; }
-inline Tensor Tensor::add(const Tensor& other, const Scalar& alpha) const { return add(other.mul(alpha)); }
-inline Tensor Tensor::sub(const Tensor& other, const Scalar& alpha) const { return sub(other.mul(alpha)); }
-inline Tensor& Tensor::add_(const Tensor& other, const Scalar& alpha) const { return copy_(add(other, alpha)); }
-inline Tensor& Tensor::sub_(const Tensor& other, const Scalar& alpha) const { return copy_(sub(other, alpha)); }
-inline Tensor add(const Tensor& a, const Tensor& b, const Scalar& alpha) { return a.add(b, alpha); }
-inline Tensor sub(const Tensor& a, const Tensor& b, const Scalar& alpha) { return a.sub(b, alpha); }
+inline Tensor Tensor::add(const Tensor& other, const Scalar& alpha, call_site) const { return add(other.mul(alpha)); }
+inline Tensor Tensor::sub(const Tensor& other, const Scalar& alpha, call_site) const { return sub(other.mul(alpha)); }
+inline Tensor& Tensor::add_(const Tensor& other, const Scalar& alpha, call_site) const {
+  return copy_(add(other, alpha));
+}
+inline Tensor& Tensor::sub_(const Tensor& other, const Scalar& alpha, call_site) const {
+  return copy_(sub(other, alpha));
+}
+inline Tensor add(const Tensor& a, const Tensor& b, const Scalar& alpha, call_site = {}) { return a.add(b, alpha); }
+inline Tensor sub(const Tensor& a, const Tensor& b, const Scalar& alpha, call_site = {}) { return a.sub(b, alpha); }
 
-inline Tensor Tensor::mm(const Tensor& other) const {
+inline Tensor Tensor::mm(const Tensor& other, call_site) const {
   if (dim() != 2 || other.dim() != 2 || size(1) != other.size(0))
     replay_torch::fail(c10::str("mat1 and mat2 shapes cannot be multiplied (", sizes(), " and ", other.sizes(), ")"));
   const int64_t rows = size(0), terms = size(1), columns = other.size(1);
@@ -205,14 +211,15 @@ inline Tensor Tensor::mm(const Tensor& other) const {
     return replay_torch::store_all(values, made, type, *this);
   });
 }
-inline Tensor mm(const Tensor& a, const Tensor& b) { return a.mm(b); }
-inline Tensor& mm_out(const Tensor& out, const Tensor& a, const Tensor& b) { return out.copy_(a.mm(b)); }
-inline Tensor addmm(const Tensor& bias, const Tensor& a, const Tensor& b, const Scalar& beta = 1, const Scalar& alpha = 1) {
+inline Tensor mm(const Tensor& a, const Tensor& b, call_site = {}) { return a.mm(b); }
+inline Tensor& mm_out(const Tensor& out, const Tensor& a, const Tensor& b, call_site = {}) { return out.copy_(a.mm(b)); }
+inline Tensor addmm(const Tensor& bias, const Tensor& a, const Tensor& b, const Scalar& beta = 1,
+                    const Scalar& alpha = 1, call_site = {}) {
   return a.mm(b).mul(alpha).add(bias.mul(beta));
 }
 
 /// The `tensors` behind each other along `dimension`: of one type, and of equal sizes along all others.
-inline Tensor cat(TensorList tensors, int64_t dimension = 0) {
+inline Tensor cat(TensorList tensors, int64_t dimension = 0, call_site = {}) {
   if (tensors.size() == 0) replay_torch::fail("torch.cat(): expected a non-empty list of Tensors");
   const Tensor& first = tensors[0];
   const int64_t rank = first.dim();
@@ -236,22 +243,22 @@ inline Tensor cat(TensorList tensors, int64_t dimension = 0) {
   return joined;
 }
 
-inline Tensor sum(const Tensor& tensor) { return tensor.sum(); }
-inline Tensor mean(const Tensor& tensor) { return tensor.mean(); }
+inline Tensor sum(const Tensor& tensor, call_site = {}) { return tensor.sum(); }
+inline Tensor mean(const Tensor& tensor, call_site = {}) { return tensor.mean(); }
 inline Tensor sum(const Tensor& tensor, int64_t dimension, bool keeps = false,
-                  std::optional<ScalarType> type = std::nullopt) {
+                  std::optional<ScalarType> type = std::nullopt, call_site = {}) {
   return tensor.sum(dimension, keeps, type);
 }
 inline Tensor mean(const Tensor& tensor, int64_t dimension, bool keeps = false,
-                   std::optional<ScalarType> type = std::nullopt) {
+                   std::optional<ScalarType> type = std::nullopt, call_site = {}) {
   return tensor.mean(dimension, keeps, type);
 }
 inline Tensor sum(const Tensor& tensor, IntArrayRef dimensions, bool keeps = false,
-                  std::optional<ScalarType> type = std::nullopt) {
+                  std::optional<ScalarType> type = std::nullopt, call_site = {}) {
   return tensor.sum(dimensions, keeps, type);
 }
 inline Tensor mean(const Tensor& tensor, IntArrayRef dimensions, bool keeps = false,
-                   std::optional<ScalarType> type = std::nullopt) {
+                   std::optional<ScalarType> type = std::nullopt, call_site = {}) {
   return tensor.mean(dimensions, keeps, type);
 }
 }  // namespace at

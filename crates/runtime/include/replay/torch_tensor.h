@@ -211,6 +211,7 @@ struct is_element<double> : std::true_type {};
 
 namespace at {
 using namespace c10;
+using replay_torch::call_site;
 
 class Tensor {
  public:
@@ -235,26 +236,26 @@ class Tensor {
   size_t use_count() const { return state_.use_count(); }
 
   // Its properties.
-  int64_t dim() const { return static_cast<int64_t>(state().sizes.size()); }
+  int64_t dim(call_site = {}) const { return static_cast<int64_t>(state().sizes.size()); }
   int64_t ndimension() const { return dim(); }
-  IntArrayRef sizes() const { return state().sizes; }
-  IntArrayRef strides() const { return state().strides; }
+  IntArrayRef sizes(call_site = {}) const { return state().sizes; }
+  IntArrayRef strides(call_site = {}) const { return state().strides; }
   IntArrayRef sym_sizes() const { return sizes(); }
-  int64_t size(int64_t dimension) const { return state().sizes[wrap(dimension)]; }
+  int64_t size(int64_t dimension, call_site = {}) const { return state().sizes[wrap(dimension)]; }
   int64_t sym_size(int64_t dimension) const { return size(dimension); }
-  int64_t stride(int64_t dimension) const { return state().strides[wrap(dimension)]; }
+  int64_t stride(int64_t dimension, call_site = {}) const { return state().strides[wrap(dimension)]; }
   int64_t storage_offset() const { return state().offset; }
-  int64_t numel() const { return replay_torch::count(sizes()); }
+  int64_t numel(call_site = {}) const { return replay_torch::count(sizes()); }
   int64_t sym_numel() const { return numel(); }
   size_t element_size() const { return elementSize(scalar_type()); }
   size_t itemsize() const { return element_size(); }
   size_t nbytes() const { return numel() * element_size(); }
-  ScalarType scalar_type() const { return state().type; }
+  ScalarType scalar_type(call_site = {}) const { return state().type; }
   TypeMeta dtype() const { return scalar_type(); }
-  Device device() const { return is_cuda() ? Device(kCUDA, 0) : Device(kCPU); }
+  Device device(call_site = {}) const { return is_cuda() ? Device(kCUDA, 0) : Device(kCPU); }
   int64_t get_device() const { return is_cuda() ? 0 : -1; }
-  TensorOptions options() const { return TensorOptions(scalar_type()).device(device()); }
-  bool is_cuda() const { return state().memory->on_device; }
+  TensorOptions options(call_site = {}) const { return TensorOptions(scalar_type()).device(device()); }
+  bool is_cuda(call_site = {}) const { return state().memory->on_device; }
   bool is_cpu() const { return !is_cuda(); }
   bool is_floating_point() const { return isFloatingType(scalar_type()); }
   bool is_complex() const { return false; }
@@ -265,7 +266,7 @@ class Tensor {
   Tensor& requires_grad_(bool = true) const { return self(); }
   const Tensor& set_requires_grad(bool) const { return *this; }
   Tensor detach() const { return *this; }
-  bool is_contiguous(MemoryFormat format = MemoryFormat::Contiguous) const {
+  bool is_contiguous(MemoryFormat format = MemoryFormat::Contiguous, call_site = {}) const {
     if (has_channels(format)) return channels_last(true).is_contiguous();
     int64_t stride = 1;
     for (size_t i = state().sizes.size(); i-- > 0;) {
@@ -290,7 +291,7 @@ class Tensor {
   Properties type() const { return {scalar_type(), is_cuda()}; }
 
   // Its memory.
-  void* data_ptr() const { return address(); }
+  void* data_ptr(call_site = {}) const { return address(); }
   void* mutable_data_ptr() const { return address(); }
   const void* const_data_ptr() const { return address(); }
   template <class T>
@@ -339,19 +340,19 @@ class Tensor {
   GenericPackedTensorAccessor<T, N, Traits, Index> packed_accessor(REPLAY_SITE_PARAMS) const {
     return generic_packed_accessor<T, N, Traits, Index>(file, line);
   }
-  Scalar item() const {
+  Scalar item(call_site = {}) const {
     if (numel() != 1) replay_torch::fail(str("a Tensor with ", numel(), " elements cannot be converted to Scalar"));
     std::vector<char> bytes = packed_bytes();
     const replay_torch::number_value value = replay_torch::load_number(scalar_type(), bytes.data());
     return value.floats ? Scalar(value.real) : Scalar(value.whole);
   }
   template <class T>
-  T item() const {
+  T item(call_site = {}) const {
     return item().to<T>();
   }
 
   // Views.
-  Tensor select(int64_t dimension, int64_t index) const {
+  Tensor select(int64_t dimension, int64_t index, call_site = {}) const {
     const size_t d = wrap(dimension);
     const int64_t i = index < 0 ? index + state().sizes[d] : index;
     if (i < 0 || i >= state().sizes[d])
@@ -362,9 +363,9 @@ class Tensor {
       view.strides.erase(view.strides.begin() + d);
     });
   }
-  Tensor operator[](int64_t index) const { return select(0, index); }
+  Tensor operator[](replay_torch::called_index index) const { return select(0, index.index); }
   Tensor slice(int64_t dimension = 0, std::optional<int64_t> start = std::nullopt,
-               std::optional<int64_t> end = std::nullopt, int64_t step = 1) const {
+               std::optional<int64_t> end = std::nullopt, int64_t step = 1, call_site = {}) const {
     const size_t d = wrap(dimension);
     const int64_t size = state().sizes[d];
     auto clamp = [&](int64_t i) { return std::min(std::max<int64_t>(i < 0 ? i + size : i, 0), size); };
@@ -376,13 +377,13 @@ class Tensor {
       view.strides[d] *= step;
     });
   }
-  Tensor narrow(int64_t dimension, int64_t start, int64_t length) const {
+  Tensor narrow(int64_t dimension, int64_t start, int64_t length, call_site = {}) const {
     const size_t d = wrap(dimension);
     if (start < 0 || length < 0 || start + length > state().sizes[d])
       replay_torch::fail(str("start (", start, ") + length (", length, ") exceeds dimension size (", state().sizes[d], ")."));
     return slice(dimension, start, start + length);
   }
-  Tensor permute(IntArrayRef order) const {
+  Tensor permute(IntArrayRef order, call_site = {}) const {
     if (order.size() != state().sizes.size()) replay_torch::fail(str("permute of ", sizes(), " by ", order));
     return view_with([&](replay_torch::tensor_state& view) {
       for (size_t i = 0; i < order.size(); i++) {
@@ -391,14 +392,14 @@ class Tensor {
       }
     });
   }
-  Tensor transpose(int64_t a, int64_t b) const {
+  Tensor transpose(int64_t a, int64_t b, call_site = {}) const {
     return view_with([&](replay_torch::tensor_state& view) {
       std::swap(view.sizes[wrap(a)], view.sizes[wrap(b)]);
       std::swap(view.strides[wrap(a)], view.strides[wrap(b)]);
     });
   }
-  Tensor t() const { return dim() < 2 ? *this : transpose(0, 1); }
-  Tensor unsqueeze(int64_t dimension) const {
+  Tensor t(call_site = {}) const { return dim() < 2 ? *this : transpose(0, 1); }
+  Tensor unsqueeze(int64_t dimension, call_site = {}) const {
     const int64_t d = dimension < 0 ? dimension + dim() + 1 : dimension;
     if (d < 0 || d > dim()) replay_torch::fail(str("unsqueeze(", dimension, ") of a tensor of ", dim(), " dimensions"));
     return view_with([&](replay_torch::tensor_state& view) {
@@ -406,13 +407,13 @@ class Tensor {
       view.sizes.insert(view.sizes.begin() + d, 1);
     });
   }
-  Tensor squeeze(int64_t dimension) const { return size(dimension) == 1 ? select(dimension, 0) : *this; }
-  Tensor squeeze() const {
+  Tensor squeeze(int64_t dimension, call_site = {}) const { return size(dimension) == 1 ? select(dimension, 0) : *this; }
+  Tensor squeeze(call_site = {}) const {
     Tensor view = *this;
     for (int64_t d = dim(); d-- > 0;) view = view.squeeze(d);
     return view;
   }
-  Tensor expand(IntArrayRef wanted, bool = false) const {
+  Tensor expand(IntArrayRef wanted, bool = false, call_site = {}) const {
     const size_t added = wanted.size() - state().sizes.size();
     if (wanted.size() < state().sizes.size()) replay_torch::fail(str("expand of ", sizes(), " to ", wanted));
     return view_with([&](replay_torch::tensor_state& view) {
@@ -426,21 +427,21 @@ class Tensor {
       }
     });
   }
-  Tensor expand_as(const Tensor& other) const { return expand(other.sizes()); }
-  Tensor view(IntArrayRef wanted) const {
+  Tensor expand_as(const Tensor& other, call_site = {}) const { return expand(other.sizes()); }
+  Tensor view(IntArrayRef wanted, call_site = {}) const {
     Tensor viewed = try_view(wanted);
     if (!viewed.defined())
       replay_torch::fail("view size is not compatible with input tensor's size and stride (at least one dimension spans "
                          "across two contiguous subspaces). Use .reshape(...) instead.");
     return viewed;
   }
-  Tensor view_as(const Tensor& other) const { return view(other.sizes()); }
-  Tensor reshape(IntArrayRef wanted) const {
+  Tensor view_as(const Tensor& other, call_site = {}) const { return view(other.sizes()); }
+  Tensor reshape(IntArrayRef wanted, call_site = {}) const {
     Tensor viewed = try_view(wanted);
     return viewed.defined() ? viewed : contiguous().view(wanted);
   }
-  Tensor reshape_as(const Tensor& other) const { return reshape(other.sizes()); }
-  Tensor flatten(int64_t first = 0, int64_t last = -1) const {
+  Tensor reshape_as(const Tensor& other, call_site = {}) const { return reshape(other.sizes()); }
+  Tensor flatten(int64_t first = 0, int64_t last = -1, call_site = {}) const {
     if (dim() == 0) return reshape({1});
     std::vector<int64_t> wanted(state().sizes.begin(), state().sizes.begin() + wrap(first));
     wanted.push_back(1);
@@ -450,45 +451,54 @@ class Tensor {
   }
 
   // Copies.
-  Tensor contiguous(MemoryFormat format = MemoryFormat::Contiguous) const {
+  Tensor contiguous(MemoryFormat format = MemoryFormat::Contiguous, call_site = {}) const {
     if (is_contiguous(format)) return *this;
     return has_channels(format) ? channels_last(true).contiguous().channels_last(false) : clone();
   }
-  Tensor clone(std::optional<MemoryFormat> = std::nullopt) const { return copied(scalar_type(), is_cuda()); }
-  Tensor to(ScalarType type, bool = false, bool copy = false, std::optional<MemoryFormat> = std::nullopt) const {
+  Tensor clone(std::optional<MemoryFormat> = std::nullopt, call_site = {}) const {
+    return copied(scalar_type(), is_cuda());
+  }
+  Tensor to(ScalarType type, bool = false, bool copy = false, std::optional<MemoryFormat> = std::nullopt,
+            call_site = {}) const {
     return type == scalar_type() && !copy ? *this : copied(type, is_cuda());
   }
-  Tensor to(TypeMeta type, bool = false, bool copy = false) const { return to(type.toScalarType(), false, copy); }
-  Tensor to(Device device, bool = false, bool copy = false) const {
+  Tensor to(TypeMeta type, bool = false, bool copy = false, call_site = {}) const {
+    return to(type.toScalarType(), false, copy);
+  }
+  Tensor to(Device device, bool = false, bool copy = false, call_site = {}) const {
     return device.is_cuda() == is_cuda() && !copy ? *this : copied(scalar_type(), device.is_cuda());
   }
-  Tensor to(DeviceType device, bool = false, bool copy = false) const { return to(Device(device), false, copy); }
-  Tensor to(Device device, ScalarType type, bool = false, bool copy = false) const {
+  Tensor to(DeviceType device, bool = false, bool copy = false, call_site = {}) const {
+    return to(Device(device), false, copy);
+  }
+  Tensor to(Device device, ScalarType type, bool = false, bool copy = false, call_site = {}) const {
     return to(type, false, copy).to(device);
   }
-  Tensor to(const TensorOptions& options, bool = false, bool copy = false) const {
+  Tensor to(const TensorOptions& options, bool = false, bool copy = false, call_site = {}) const {
     const ScalarType type = options.dtype_opt().value_or(scalar_type());
     return to(options.device_opt().value_or(device()), type, false, copy);
   }
-  Tensor to(const Tensor& other, bool = false, bool copy = false) const { return to(other.options(), false, copy); }
-  Tensor toType(ScalarType type) const { return to(type); }
-  Tensor type_as(const Tensor& other) const { return to(other); }
-  Tensor cpu() const { return to(kCPU); }
-  Tensor cuda() const { return to(kCUDA); }
-  Tensor to_float() const { return to(kFloat); }
-  Tensor& copy_(const Tensor& from, bool = false) const {
+  Tensor to(const Tensor& other, bool = false, bool copy = false, call_site = {}) const {
+    return to(other.options(), false, copy);
+  }
+  Tensor toType(ScalarType type, call_site = {}) const { return to(type); }
+  Tensor type_as(const Tensor& other, call_site = {}) const { return to(other); }
+  Tensor cpu(call_site = {}) const { return to(kCPU); }
+  Tensor cuda(call_site = {}) const { return to(kCUDA); }
+  Tensor to_float(call_site = {}) const { return to(kFloat); }
+  Tensor& copy_(const Tensor& from, bool = false, call_site = {}) const {
     const Tensor fitting = from.expand(sizes()).to(scalar_type());
     write(fitting.packed_bytes());
     return self();
   }
-  Tensor& fill_(const Scalar& value) const {
+  Tensor& fill_(const Scalar& value, call_site = {}) const {
     const size_t bytes = element_size();
     std::vector<char> packed(nbytes());
     for (size_t at = 0; at < packed.size(); at += bytes) store(packed.data() + at, value);
     write(packed);
     return self();
   }
-  Tensor& zero_() const {
+  Tensor& zero_(call_site = {}) const {
     if (is_cuda() && is_dense()) {
       check(cudaMemset(address(), 0, nbytes()));
       return self();
@@ -512,31 +522,39 @@ class Tensor {
   }
 
   // Sums, means and arithmetic: replay/torch_operators.h.
-  Tensor sum(IntArrayRef dimensions, bool keeps = false, std::optional<ScalarType> type = std::nullopt) const;
-  Tensor sum(int64_t dimension, bool keeps = false, std::optional<ScalarType> type = std::nullopt) const {
+  Tensor sum(IntArrayRef dimensions, bool keeps = false, std::optional<ScalarType> type = std::nullopt,
+             call_site = {}) const;
+  Tensor sum(int64_t dimension, bool keeps = false, std::optional<ScalarType> type = std::nullopt,
+             call_site = {}) const {
     return sum(IntArrayRef(dimension), keeps, type);
   }
-  Tensor sum(std::optional<ScalarType> type = std::nullopt) const { return sum(IntArrayRef(), false, type); }
-  Tensor mean(IntArrayRef dimensions, bool keeps = false, std::optional<ScalarType> type = std::nullopt) const;
-  Tensor mean(int64_t dimension, bool keeps = false, std::optional<ScalarType> type = std::nullopt) const {
+  Tensor sum(std::optional<ScalarType> type = std::nullopt, call_site = {}) const {
+    return sum(IntArrayRef(), false, type);
+  }
+  Tensor mean(IntArrayRef dimensions, bool keeps = false, std::optional<ScalarType> type = std::nullopt,
+              call_site = {}) const;
+  Tensor mean(int64_t dimension, bool keeps = false, std::optional<ScalarType> type = std::nullopt,
+              call_site = {}) const {
     return mean(IntArrayRef(dimension), keeps, type);
   }
-  Tensor mean(std::optional<ScalarType> type = std::nullopt) const { return mean(IntArrayRef(), false, type); }
-#define REPLAY_ARITHMETIC(name)            \
-  Tensor name(const Tensor& other) const;  \
-  Tensor name(const Scalar& number) const; \
-  Tensor& name##_(const Tensor& other) const; \
-  Tensor& name##_(const Scalar& number) const;
+  Tensor mean(std::optional<ScalarType> type = std::nullopt, call_site = {}) const {
+    return mean(IntArrayRef(), false, type);
+  }
+#define REPLAY_ARITHMETIC(name) \
+  Tensor name(const Tensor& other, call_site = {}) const; \
+  Tensor name(const Scalar& number, call_site = {}) const; \
+  Tensor& name##_(const Tensor& other, call_site = {}) const; \
+  Tensor& name##_(const Scalar& number, call_site = {}) const;
   REPLAY_ARITHMETIC(add)
   REPLAY_ARITHMETIC(sub)
   REPLAY_ARITHMETIC(mul)
   REPLAY_ARITHMETIC(div)
 #undef REPLAY_ARITHMETIC
-  Tensor add(const Tensor& other, const Scalar& alpha) const;
-  Tensor sub(const Tensor& other, const Scalar& alpha) const;
-  Tensor& add_(const Tensor& other, const Scalar& alpha) const;
-  Tensor& sub_(const Tensor& other, const Scalar& alpha) const;
-  Tensor mm(const Tensor& other) const;
+  Tensor add(const Tensor& other, const Scalar& alpha, call_site = {}) const;
+  Tensor sub(const Tensor& other, const Scalar& alpha, call_site = {}) const;
+  Tensor& add_(const Tensor& other, const Scalar& alpha, call_site = {}) const;
+  Tensor& sub_(const Tensor& other, const Scalar& alpha, call_site = {}) const;
+  Tensor mm(const Tensor& other, call_site = {}) const;
 
   Tensor new_empty(IntArrayRef sizes, TensorOptions options = {}) const;
   Tensor new_zeros(IntArrayRef sizes, TensorOptions options = {}) const;
@@ -692,6 +710,14 @@ class Tensor {
   std::shared_ptr<replay_torch::tensor_state> state_;
 };
 }  // namespace at
+
+namespace replay_torch {
+/// The second tensor of an operator, where the sources write it.
+struct operand : call_site {
+  const at::Tensor& tensor;
+  operand(const at::Tensor& tensor, REPLAY_SITE_PARAMS) : call_site(file, line), tensor(tensor) {}
+};
+}  // namespace replay_torch
 
 /// A tensor that may be absent. An absent tensor of the harness is a null pointer in its call.
 template <>

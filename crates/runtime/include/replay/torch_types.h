@@ -12,7 +12,37 @@ namespace replay_torch {
 [[noreturn]] inline void fail(const char* file, uint32_t line, const std::string& why) {
   ::replay_rt::abi->device_abort(why.c_str(), replay_site{file, line});
 }
-[[noreturn]] inline void fail(const std::string& why) { fail(nullptr, 0, why); }
+/// Where the sources call an operation on tensors: the last parameter of each. What an operation itself calls is no call of the
+/// sources.
+class call_site {
+ public:
+  call_site(REPLAY_SITE_PARAMS) : outer_(current()) {
+    if (!is_in_these_headers(file)) current() = replay_site{file, line};
+  }
+  call_site(const call_site&) = delete;
+  ~call_site() { current() = outer_; }
+  static replay_site& current() {
+    static replay_site site{nullptr, 0};
+    return site;
+  }
+
+ private:
+  static bool is_in_these_headers(const char* file) {
+    static const std::string folder(__FILE__, std::string(__FILE__).rfind('/') + 1);
+    return std::string(file).compare(0, folder.size(), folder) == 0;
+  }
+  replay_site outer_;
+};
+/// The number of an element, where the sources ask for it.
+struct called_index : call_site {
+  int64_t index;
+  called_index(int64_t index, REPLAY_SITE_PARAMS) : call_site(file, line), index(index) {}
+};
+/// Ends the replay within an operation that the sources call.
+[[noreturn]] inline void fail(const std::string& why) {
+  const replay_site site = call_site::current();
+  fail(site.file, site.line, why);
+}
 /// Ends the replay: the harness's call and the functions that it calls differ.
 [[noreturn]] inline void misfit(const std::string& why, const char* file = nullptr, uint32_t line = 0) {
   ::replay_rt::abi->call_misfit(why.c_str(), replay_site{file, line});
