@@ -84,6 +84,17 @@ impl ShapeFault {
         self.words.iter().any(|word| word.trim_end_matches('_') == stem)
     }
 
+    /// The numbers that the reason names, without the line of its place.
+    fn list_numbers(&self) -> BTreeSet<usize> {
+        let own_words = match &self.place {
+            Some(_) => {
+                self.reason.rsplit_once(" at ").map_or(self.reason.as_str(), |(words, _)| words)
+            }
+            None => &self.reason,
+        };
+        split_words(own_words).filter_map(|word| word.parse().ok()).collect()
+    }
+
     /// Whether the reason speaks of the number of dimensions.
     fn names_dimensions(&self) -> bool {
         split_words(&self.reason).any(|word| word.to_lowercase().contains("dim"))
@@ -169,11 +180,35 @@ impl Supposition {
             let inputs: Vec<&String> = self.draft.inputs.keys().collect();
             next.extend(self.with_draw(&inputs, InputDraw::Small));
         }
+        next.extend(self.list_named_forms(&[named.clone(), others.clone()].concat(), fault));
         self.list_for_tensors(&named, fault, &mut next);
         self.list_for_parameters(&named_parameters, &mut next);
         self.list_for_tensors(&others, fault, &mut next);
         self.list_for_parameters(&other_parameters, &mut next);
         next
+    }
+
+    /// Sizes that are a number that a check on the host names, where it is a multiple of the usual one: that of two tensors
+    /// joined, or of gates; or a multiple by a number that it names. `tensors` are those that it may be about, likely ones first.
+    fn list_named_forms(&self, tensors: &[String], fault: &ShapeFault) -> Vec<Supposition> {
+        if fault.place.is_none() {
+            return Vec::new();
+        }
+        let numbers = fault.list_numbers();
+        let (named_forms, other_forms): (Vec<LinearForm>, Vec<LinearForm>) =
+            FORMS.into_iter().partition(|form| numbers.contains(&form.of(self.usual)));
+        let multiples = other_forms.iter().filter(|form| numbers.contains(&form.factor));
+        let forms = named_forms.iter().chain(multiples.filter(|form| form.factor > 1));
+        forms.flat_map(|form| self.list_with_form(tensors, *form)).collect()
+    }
+
+    /// With one size of `tensors` that has this `form`, each in turn.
+    fn list_with_form(&self, tensors: &[String], form: LinearForm) -> Vec<Supposition> {
+        let open_sizes = self.open_sizes();
+        let sizes = tensors.iter().flat_map(|tensor| self.draft.shape_of(tensor));
+        let plain_sizes =
+            sizes.filter(|size| open_sizes.contains(size) && !self.forms.contains_key(*size));
+        plain_sizes.map(|size| self.with_form(size, form)).collect()
     }
 
     /// What may be supposed about parameters that may be sizes.
@@ -253,6 +288,11 @@ impl Supposition {
         for size in plain_sizes {
             next.extend(FORMS.map(|form| self.with_form(size, form)));
         }
+    }
+
+    /// The form of a size that has one in `next` and not here.
+    fn find_new_form(&self, next: &Supposition) -> Option<LinearForm> {
+        next.forms.iter().find(|(size, _)| !self.forms.contains_key(*size)).map(|(_, form)| *form)
     }
 
     fn with_form(&self, size: &str, form: LinearForm) -> Supposition {
@@ -465,30 +505,77 @@ impl<E, A: FnMut(&Draft, &BTreeMap<String, usize>) -> Result<Attempt, E>> ShapeS
         fault: &ShapeFault,
     ) -> Result<Option<Supposition>, E> {
         for next in supposition.list_next(fault) {
-            if self.tries_left == 0 {
-                return Ok(None);
-            }
-            if self.tried.contains(&next) {
-                continue;
-            }
-            self.tried.push(next.clone());
-            self.tries_left -= 1;
-            match self.attempt_with(&next)? {
-                Attempt::Accepted { reach, is_slow } => {
-                    return self.settle(next, reach, is_slow).map(Some);
+            let found = match self.attempt_once(&next)? {
+                Some(Attempt::Accepted { reach, is_slow }) => {
+                    Some(self.settle(next, reach, is_slow)?)
                 }
-                Attempt::Skipped | Attempt::Hopeless { .. } => {}
-                Attempt::Fault(later) => {
-                    if fault.is_behind(&later) || !self.met.insert(later.kind()) {
-                        continue;
-                    }
-                    if let Some(found) = self.suppose_more(&next, &later)? {
-                        return Ok(Some(found));
+                Some(Attempt::Fault(later)) if fault.is_behind(&later) => {
+                    match supposition.find_new_form(&next) {
+                        Some(form) => self.move_together(&next, form, fault, &later)?,
+                        None => None,
                     }
                 }
+                Some(Attempt::Fault(later)) => self.suppose_after(&next, &later)?,
+                _ => None,
+            };
+            if found.is_some() {
+                return Ok(found);
             }
         }
         Ok(None)
+    }
+
+    /// What else has to be supposed where `supposition` ends with a `fault` that was not met yet.
+    fn suppose_after(
+        &mut self,
+        supposition: &Supposition,
+        fault: &ShapeFault,
+    ) -> Result<Option<Supposition>, E> {
+        if !self.met.insert(fault.kind()) {
+            return Ok(None);
+        }
+        self.suppose_more(supposition, fault)
+    }
+
+    /// What has to be supposed where a size of this `form` makes `supposition` end with an `earlier` fault than the one that it
+    /// is to cure: a size of another tensor may have to move with it.
+    fn move_together(
+        &mut self,
+        supposition: &Supposition,
+        form: LinearForm,
+        fault: &ShapeFault,
+        earlier: &ShapeFault,
+    ) -> Result<Option<Supposition>, E> {
+        if !earlier.list_numbers().contains(&form.of(supposition.usual)) {
+            return Ok(None);
+        }
+        let mut tensors = supposition.draft.argument_tensors();
+        tensors.retain(|tensor| earlier.names(tensor));
+        for next in supposition.list_with_form(&tensors, form) {
+            let found = match self.attempt_once(&next)? {
+                Some(Attempt::Accepted { reach, is_slow }) => {
+                    Some(self.settle(next, reach, is_slow)?)
+                }
+                Some(Attempt::Fault(later)) if !fault.is_behind(&later) => {
+                    self.suppose_after(&next, &later)?
+                }
+                _ => None,
+            };
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Tries `supposition` if it was not tried yet and tries are left.
+    fn attempt_once(&mut self, supposition: &Supposition) -> Result<Option<Attempt>, E> {
+        if self.tries_left == 0 || self.tried.contains(supposition) {
+            return Ok(None);
+        }
+        self.tried.push(supposition.clone());
+        self.tries_left -= 1;
+        self.attempt_with(supposition).map(Some)
     }
 }
 
@@ -591,6 +678,50 @@ pub(super) mod tests {
             _ => fail("freqs", 38),
         });
         assert_eq!(shapes.unwrap(), "freqs 16x1x1x16, x 16");
+    }
+
+    /// A cell of a recurrent network: its gates are a product of two tensors joined.
+    #[test]
+    fn sizes_that_are_joined_and_move_together_are_found_by_the_numbers_of_checks() {
+        let body = "auto x = torch::cat({h, input}, 1); int b = c.size(0), s = c.size(1);";
+        let parameters =
+            "at::Tensor input, at::Tensor weights, at::Tensor bias, at::Tensor h, at::Tensor c";
+        let draft = draft_function(parameters, body);
+        let (shapes, tries) = search(&draft, |shape| {
+            let fail = |reason: String, names: &[&str], line: usize| {
+                let words = names.iter().map(|name| (*name).to_owned()).collect();
+                let place = Some(("k.cu".to_owned(), line));
+                Err(ShapeFault { reason: format!("{reason} at k.cu:{line}"), place, words })
+            };
+            let near = ["input", "weights", "bias", "h"];
+            let [rows, own_width] = shape("h")[..] else {
+                return fail("Dimension out of range".to_owned(), &near, 3);
+            };
+            let input = shape("input");
+            if input.len() != 2 || input[0] != rows {
+                return fail("sizes must match".to_owned(), &near, 3);
+            }
+            let [gates, terms] = shape("weights")[..] else {
+                return fail("Dimension out of range".to_owned(), &near, 4);
+            };
+            let joined = input[1] + own_width;
+            if terms != joined {
+                return fail(format!("cannot be multiplied: {joined} and {terms}"), &near, 4);
+            }
+            if shape("bias") != [gates] {
+                let reason = format!("size {gates} must match {}", shape("bias")[0]);
+                return fail(reason, &near, 4);
+            }
+            let cell = shape("c");
+            if gates != 3 * cell[1] {
+                let reason = format!("shape [{rows}, 3, {}] is invalid", cell[1]);
+                return fail(reason, &["c"], 9);
+            }
+            Ok(())
+        });
+        let found = "weights 48x32, bias 48, h 16x16, c 16x16, input 16x16";
+        assert_eq!(shapes.unwrap(), found);
+        assert!(tries < 80, "{tries}");
     }
 
     #[test]
