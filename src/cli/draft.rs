@@ -184,6 +184,11 @@ impl DraftedTensor {
     fn is_float(&self) -> bool {
         self.dtype.is_none_or(DType::is_float)
     }
+
+    /// Whether its elements are integers wide enough for indices.
+    fn is_index(&self) -> bool {
+        self.dtype.is_some_and(|dtype| !dtype.is_float() && dtype.size() > 1)
+    }
 }
 
 /// The role of a function's parameter in a harness.

@@ -120,13 +120,15 @@ pub fn measure_draft(
     draft.take_tied_sizes(&tied);
     let mut probes = Vec::new();
     let mut unset_tensors = BTreeSet::new();
+    let mut has_race = false;
     let mut first_reason = None;
     for sizes in choose_size_sets(&tied.names(), tied.usual) {
         let random_sizes = RandomSizes::from_sizes(tied.expand(&sizes, ROOM));
         match probe_folder.measure_reach(&roomy_draft, &random_sizes)? {
-            TensorReach::Measured { elements, unset } => {
+            TensorReach::Measured { elements, unset, has_race: races } => {
                 probes.push(ShapeProbe { sizes: tied.add_following(&sizes), reach: elements });
                 unset_tensors.extend(unset);
+                has_race |= races;
             }
             TensorReach::Fault { reason } => {
                 first_reason.get_or_insert(reason);
@@ -167,6 +169,10 @@ pub fn measure_draft(
     {
         *draft = small.draft;
         trial = small.trial;
+    }
+    if has_race && let Some(distinct) = probe_folder.try_distinct_indices(draft, &sizes)? {
+        *draft = distinct.draft;
+        trial = distinct.trial;
     }
     if let Some(reason) = trial.outcome()?.call_misfit() {
         return Ok(DraftMeasurement::Not { reason: reason.to_owned() });
@@ -284,6 +290,19 @@ impl<W: Fn(&Draft) -> String> ProbeFolder<'_, W> {
         let Some(draft) = draft.with_small_inputs() else { return Ok(None) };
         let ProbeTrial::Ready(trial) = self.open_trial(&draft, sizes)? else { return Ok(None) };
         let is_cure = !gives_nan(&trial)?;
+        Ok(is_cure.then_some(CuredDraft { draft, sizes: sizes.clone(), trial }))
+    }
+
+    /// `draft` with indices of which none comes twice, where two threads met at one element; none if that is no cure.
+    fn try_distinct_indices(
+        &self,
+        draft: &Draft,
+        sizes: &RandomSizes,
+    ) -> CliResult<Option<CuredDraft>> {
+        let Some(draft) = draft.with_distinct_indices() else { return Ok(None) };
+        let ProbeTrial::Ready(trial) = self.open_trial(&draft, sizes)? else { return Ok(None) };
+        let reach = trial.measure_reach()?;
+        let is_cure = matches!(reach, TensorReach::Measured { has_race: false, .. });
         Ok(is_cure.then_some(CuredDraft { draft, sizes: sizes.clone(), trial }))
     }
 

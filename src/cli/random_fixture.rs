@@ -177,7 +177,12 @@ impl RandomFixture {
 /// What of `draws` is not usual, behind other words.
 fn describe_draws(draws: &InputDraws) -> String {
     let mut words = String::new();
-    for (draw, what) in [(InputDraw::Small, "between 0 and 1"), (InputDraw::Absent, "left out")] {
+    let kinds = [
+        (InputDraw::Small, "between 0 and 1"),
+        (InputDraw::Distinct, "no index twice"),
+        (InputDraw::Absent, "left out"),
+    ];
+    for (draw, what) in kinds {
         let drawn = draws.iter().filter(|(_, other)| **other == draw);
         let names: Vec<&str> = drawn.map(|(name, _)| name.as_str()).collect();
         if !names.is_empty() {

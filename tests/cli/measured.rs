@@ -419,3 +419,34 @@ fn inputs_of_a_root_lie_between_0_and_1() {
     let replay = env.replay(&["fixtures/random"]);
     assert_eq!(replay.code, Some(0), "{}", replay.text());
 }
+
+/// Rays in the manner of a renderer: each row names its pixel, and its samples.
+const RAYS: &str = "
+#include <torch/extension.h>
+__global__ void composite(const float* sigmas, const int* rays, float* weights, int n, int m) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    const int pixel = rays[3 * i], offset = rays[3 * i + 1], steps = rays[3 * i + 2];
+    float sum = 0;
+    for (int k = offset; k < offset + steps && k < m; k++) sum += sigmas[k];
+    weights[pixel] = sum;
+}
+torch::Tensor composite_rays(torch::Tensor sigmas, torch::Tensor rays) {
+    const int m = sigmas.size(0), n = rays.size(0);
+    TORCH_CHECK(rays.size(1) == 3, \"rays must be [N, 3]\");
+    TORCH_CHECK(rays.scalar_type() == at::kInt, \"rays must be int\");
+    auto weights = torch::zeros({n}, sigmas.options());
+    composite<<<(n + 31) / 32, 32>>>(sigmas.data_ptr<float>(), rays.data_ptr<int>(), weights.data_ptr<float>(), n, m);
+    return weights;
+}
+";
+
+#[test]
+fn indices_that_would_make_two_threads_meet_are_drawn_once_each() {
+    let (env, text, _) = drafted(RAYS);
+    assert!(text.contains("wrote fixtures/random"), "{text}");
+    let manifest = std::fs::read_to_string(env.path("fixtures/random/fixture.toml")).unwrap();
+    insta::assert_snapshot!(manifest.lines().nth(1).unwrap(), @r#"description = "synthetic: random inputs, not captured ones; no index twice: rays""#);
+    let replay = env.replay(&["fixtures/random", "--check=always"]);
+    assert_eq!(replay.code, Some(0), "{}", replay.text());
+}

@@ -159,6 +159,17 @@ impl Draft {
         (draft != *self).then_some(draft)
     }
 
+    /// With integers of which none comes twice in the place of usual ones; none if that is no change.
+    pub fn with_distinct_indices(&self) -> Option<Draft> {
+        let mut draft = self.clone();
+        for tensor in draft.inputs.values_mut() {
+            if tensor.draw == InputDraw::Usual && tensor.is_index() && !tensor.is_scalar() {
+                tensor.draw = InputDraw::Distinct;
+            }
+        }
+        (draft != *self).then_some(draft)
+    }
+
     /// What random inputs are like, by the names of those that are no usual ones.
     pub fn list_draws(&self) -> BTreeMap<String, InputDraw> {
         let drawn = self.inputs.iter().filter(|(_, tensor)| tensor.draw != InputDraw::Usual);

@@ -86,6 +86,8 @@ pub enum TensorReach {
         elements: BTreeMap<String, usize>,
         /// The tensors that were read where nobody had written.
         unset: BTreeSet<String>,
+        /// Whether two threads touched an element without an order.
+        has_race: bool,
     },
     /// A fault ended the replay, which other sizes may not have.
     Fault { reason: String },
@@ -183,10 +185,12 @@ impl Trial {
                     let dtype = find_tensor_dtype(self.fixture(), &touched.memory)?;
                     Some((touched.memory, touched.bytes as usize / dtype.size()))
                 });
-                let findings = run.findings.found.into_iter();
+                let findings = run.findings.found;
+                let has_race = findings.iter().any(|finding| finding.kind == FoundKind::Race);
+                let findings = findings.into_iter();
                 let unset = findings.filter(|finding| finding.kind == FoundKind::Unwritten);
                 let unset = unset.map(|finding| finding.memory).collect();
-                Ok(TensorReach::Measured { elements: touched.collect(), unset })
+                Ok(TensorReach::Measured { elements: touched.collect(), unset, has_race })
             }
             Ending::Fault(fault) => {
                 Ok(TensorReach::Fault { reason: format!("{}: {}", fault.what, fault.detail) })
