@@ -242,6 +242,29 @@ pub(super) fn numbers_of_a_type_by_macro_are_packed_too() {
 }
 
 #[test]
+pub(super) fn bytes_that_a_class_of_traits_counts_are_those_of_the_shadow_where_they_lay_memory_out()
+ {
+    let harness = "sources = [\"src/shift.cu\"]\ncall = \"shift(out, inp, rows, length);\"\n\
+         [inputs.inp]\ndtype = \"f32\"\nshape = [\"rows\", \"length\"]\n\
+         [outputs.out]\ndtype = \"f32\"\nshape = [\"rows\", \"length\"]\n";
+    for length in [300, 37, 4] {
+        let values = numbers(3 * length, 5);
+        let public = Public::new("traits", harness, &[("inp", &values, &[3, length])]);
+        let rows = values.chunks(length);
+        let expected: Vec<f64> = rows
+            .flat_map(|row| {
+                (0..length).map(|i| {
+                    let before = if i > 0 { f64::from(row[i - 1]) } else { 0.0 };
+                    f64::from(row[i]) + 0.5 * before
+                })
+            })
+            .collect();
+        assert_eq!(public.compiled(Precision::Shadow).shadow_obstacles, [""; 0]);
+        public.assert_gives("out", &expected, 1e-6);
+    }
+}
+
+#[test]
 pub(super) fn a_number_is_added_as_half_of_a_word() {
     let counted = "floatX* sums; cudaMalloc(&sums, C * sizeof(floatX)); cudaMemset(sums, 0, C * sizeof(floatX)); \
                    count_kernel<<<N, C>>>(sums, C); widen<<<1, C>>>(out, sums);";

@@ -43,6 +43,8 @@ pub(super) struct HostContext<'s, 'a> {
     pub declarations: HashMap<&'a str, Vec<Declaration>>,
     /// The arrays of bytes in shared memory, for the float64 shadow.
     pub shared_bytes: HashSet<&'a str>,
+    /// The constants that count bytes of memory, for the float64 shadow.
+    pub byte_constants: HashSet<&'a str>,
 }
 
 impl<'a> HostContext<'_, 'a> {
@@ -85,9 +87,11 @@ pub(super) fn translate_host_source(
         .collect();
     let mut declarations = HashMap::new();
     let mut shared_bytes = HashSet::new();
+    let mut byte_constants = HashSet::new();
     if precision == Precision::Shadow {
         declarations = collect_declarations(source.text, &tokens);
         shared_bytes = collect_shared_bytes(source.text, &tokens);
+        byte_constants = native_sizes::collect_byte_constants(source.text, &tokens);
     }
     let code = Tokens::new(source.text, source.tokens.clone());
     let context = HostContext {
@@ -101,6 +105,7 @@ pub(super) fn translate_host_source(
         macros,
         declarations,
         shared_bytes,
+        byte_constants,
     };
     let mut refusals = Vec::new();
     unsupported::refuse_unsupported_features(&context, &mut refusals);

@@ -86,7 +86,9 @@ pub(super) fn carves_bytes(context: &HostContext, tokens: &Tokens, index: usize)
     let is_whole = operand
         .iter()
         .all(|token| token.start == array.start || matches!(token.text(text), "(" | ")" | "&"));
-    let follows_sizes = operand.iter().any(|token| token.is_spelled(text, "sizeof"));
+    let follows_sizes = operand.iter().any(|token| {
+        token.is_spelled(text, "sizeof") || context.byte_constants.contains(token.text(text))
+    });
     (is_whole || follows_sizes) && context.shared_bytes.contains(array.text(text))
 }
 
@@ -203,6 +205,7 @@ mod tests {
             "auto p = reinterpret_cast<const unsigned*>(n); auto q = reinterpret_cast<int*>(&pool[1]);",
             "const int8_t* q = codes(); const int* p = (const int*)(q + 4 * *n); p = reinterpret_cast<const int*>(q);",
             "long long m = 1; unsigned lower = *(unsigned*)&m; int& r = reinterpret_cast<int&>(m);",
+            "constexpr int bytes = 32 * sizeof(T); constexpr int more = 2 * bytes; extern __shared__ char s[]; int* p = (int*)(s + more);",
         ] {
             assert_eq!(obstacles(code), [""; 0], "{code}");
         }
@@ -220,6 +223,7 @@ mod tests {
             "int* p = (int*)&n->x;",
             "int s; { float s = x[0]; s += *(int*)&s; }",
             "int4 four; int* p = (int*)&four;",
+            "constexpr int count = 16 / sizeof(T); extern __shared__ char s[]; int* p = (int*)(s + count);",
         ] {
             assert_eq!(obstacles(code).len(), 1, "{code}");
         }

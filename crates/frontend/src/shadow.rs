@@ -407,7 +407,8 @@ fn skip_open_cast(
         .get(cast_end)
         .is_some_and(|next| next.kind == TokenKind::Ident || matches!(next.text(text), "(" | "&"));
     let is_open = number_bits::is_open_type(text, words, open_names);
-    (is_pointer && is_followed && is_open).then_some(cast_end)
+    let carves = carves_bytes(context, tokens, cast_end);
+    (is_pointer && is_followed && is_open && !carves).then_some(cast_end)
 }
 
 /// Whether byte `byte_offset` lies in device code.
