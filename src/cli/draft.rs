@@ -591,10 +591,14 @@ impl Draft {
         shape(one) == shape(other)
     }
 
-    /// `logits` for `grad_logits`, `dlogits` and the like.
+    /// `logits` for `grad_logits`, `dlogits` and the like; also `logits_`, as optional parameters are called.
     fn primal_of(&self, name: &str, tensor: &DraftedTensor) -> Option<&str> {
         primal_names(name).find_map(|bare_name| {
-            let (input_name, input) = self.inputs.get_key_value(bare_name)?;
+            let has_name = |(input_name, _): &(&String, &DraftedTensor)| {
+                input_name.trim_end_matches('_') == bare_name.trim_end_matches('_')
+            };
+            let exact = self.inputs.get_key_value(bare_name);
+            let (input_name, input) = exact.or_else(|| self.inputs.iter().find(has_name))?;
             let is_alike = input.dtype == tensor.dtype && !input.is_scalar() && input.is_float();
             is_alike.then_some(input_name.as_str())
         })

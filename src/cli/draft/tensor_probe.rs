@@ -159,11 +159,11 @@ impl Draft {
         (draft != *self).then_some(draft)
     }
 
-    /// With integers of which none comes twice in the place of usual ones; none if that is no change.
+    /// With integers of which none comes twice; none if that is no change.
     pub fn with_distinct_indices(&self) -> Option<Draft> {
         let mut draft = self.clone();
         for tensor in draft.inputs.values_mut() {
-            if tensor.draw == InputDraw::Usual && tensor.is_index() && !tensor.is_scalar() {
+            if tensor.draw != InputDraw::Absent && tensor.is_index() && !tensor.is_scalar() {
                 tensor.draw = InputDraw::Distinct;
             }
         }
