@@ -54,8 +54,8 @@ fn the_replays_tell_which_of_two_ends_is_right() {
     insta::assert_snapshot!(without_diff(&run.stdout, &ids), @"
     [C1] repairs failed: fault: c1
       before it, compared with the good end:
-      failed: aborted in host code: the code called abort(), or an exception was not caught
-      [C0], its parent, was tested: failed: aborted in host code: the code called abort(), or an exception was not caught
+      failed: aborted in host code: the code called abort()
+      [C0], its parent, was tested: failed: aborted in host code: the code called abort()
       launch new:  k<<<1, 4>>>
     ");
     let run = search(&env, "--old main~2 --new main --format json");

@@ -39,7 +39,7 @@ fn bad_ends_on_both_sides_of_the_good_one_are_refused_without_a_test() {
 fn a_good_end_that_shows_what_the_bad_one_shows_is_refused() {
     let history = history(TestEnv::new(), &[(RIGHT.0, "abort();"), RIGHT, (RIGHT.0, "abort( );")]);
     insta::assert_snapshot!(refusal(&history, 0, 2), @r"
-    refused: [C0] was said to be good: failed: aborted in host code: the code called abort(), or an exception was not caught
+    refused: [C0] was said to be good: failed: aborted in host code: the code called abort()
     hint: name a good commit that does not show what the bad one shows
     ");
 }
@@ -131,7 +131,7 @@ fn one_revision_for_both_ends_is_refused() {
 fn a_good_end_that_fails_is_refused() {
     let history = history(TestEnv::new(), &[(RIGHT.0, "abort();"), RIGHT]);
     insta::assert_snapshot!(refusal(&history, 0, 1), @"
-    refused: [C0] was said to be good, and shows something else than the bad end: failed: aborted in host code: the code called abort(), or an exception was not caught
+    refused: [C0] was said to be good, and shows something else than the bad end: failed: aborted in host code: the code called abort()
     hint: name a good end that completes; the first commit at which it does is shown by `replay log`
     ");
     insta::assert_snapshot!(refusal_on(&history, 0, 1, "failed"), @"
@@ -144,7 +144,7 @@ fn a_good_end_that_fails_is_refused() {
 fn a_good_end_that_fails_beside_a_bad_one_that_cannot_be_tested_is_refused() {
     let history = history(TestEnv::new(), &[(RIGHT.0, "abort();"), BROKEN]);
     insta::assert_snapshot!(refusal(&history, 0, 1), @"
-    refused: [C0] was said to be good: failed: aborted in host code: the code called abort(), or an exception was not caught
+    refused: [C0] was said to be good: failed: aborted in host code: the code called abort()
              [C1] is neither good nor bad: untestable: the sources do not compile: k.cu:3: error: [MESSAGE]
     hint: name a good end that completes; the first commit at which it does is shown by `replay log`
     ");
@@ -167,10 +167,10 @@ fn of_ends_that_nobody_called_good_or_bad_nothing_of_the_kind_is_said() {
     refused: [C1] is at both ends
     hint: name two revisions
 
-    refused: [C2] shows the same as the other end: failed: aborted in host code: the code called abort(), or an exception was not caught
+    refused: [C2] shows the same as the other end: failed: aborted in host code: the code called abort()
     hint: name an end that does not show it
 
-    refused: [C2] shows something else than the other end: failed: aborted in host code: the code called abort(), or an exception was not caught
+    refused: [C2] shows something else than the other end: failed: aborted in host code: the code called abort()
     hint: name ends that complete; `replay log` shows the first commit that does
     ");
 }
@@ -209,7 +209,7 @@ fn a_range_without_commits_and_one_that_begins_with_a_failure_are_told() {
     insta::assert_snapshot!(log("main..main"), @"the range has no commits");
     insta::assert_snapshot!(log("main~2..main"), @"
     [C1] c1
-      completes, where [C0] failed: aborted in host code: the code called abort(), or an exception was not caught
+      completes, where [C0] failed: aborted in host code: the code called abort()
       launch new:  k<<<1, 4>>>
       against [C0]
 

@@ -259,11 +259,11 @@ fn what_the_parent_shows_already_is_not_blamed_on_a_commit() {
     let refusals = words.map(|words| refusal(&env, words, &ids));
     insta::assert_snapshot!(refusals.join("\n"), @"
     main~4:
-    refused: [C1] is the parent, and bad already: failed: aborted in host code: the code called abort(), or an exception was not caught
+    refused: [C1] is the parent, and bad already: failed: aborted in host code: the code called abort()
     hint: an older commit brought it: `replay bisect FIXTURE --good REV --bad REV` finds it
 
     main~3:
-    refused: [C2] is the parent, and shows something else: failed: aborted in host code: the code called abort(), or an exception was not caught
+    refused: [C2] is the parent, and shows something else: failed: aborted in host code: the code called abort()
     hint: `replay log FIXTURE` shows since when the parent fails, `replay FIXTURE --rev REV` one commit in detail
 
     main~2:

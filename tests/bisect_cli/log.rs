@@ -62,7 +62,7 @@ fn two_culprits_a_revert_and_a_fix_all_show() {
       against [C3]: [C4] cannot be tested
 
     [C6] c6
-      failed: aborted in host code: the code called abort(), or an exception was not caught
+      failed: aborted in host code: the code called abort()
       launch gone: k<<<1, 4>>>
       against [C5]
 

@@ -116,6 +116,7 @@ static void case_trap(const float*, float*) { trap_kernel<<<1, 8>>>(); }
 static void case_exit(const float*, float* out) { CHECK(cudaMemset(out, 0, 4000)); }
 static void case_abort(const float*, float*) { abort(); }
 static void case_exception(const float*, float*) { throw std::runtime_error("of the host"); }
+static void case_exception_of_no_class(const float*, float*) { throw 3; }
 static void case_host_assert(const float* in, float*) { assert(in == nullptr); }
 
 // What never ends, or wants everything.

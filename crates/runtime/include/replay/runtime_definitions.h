@@ -2,6 +2,10 @@
 // its own and linked to every artifact.
 #pragma once
 
+#include <stdio.h>
+
+#include <exception>
+
 #include "replay/launch.h"
 #include "replay/memory.h"
 
@@ -328,6 +332,18 @@ extern "C" {
 extern __attribute__((weak, visibility("hidden"))) char __start_replay_managed[];
 extern __attribute__((weak, visibility("hidden"))) char __stop_replay_managed[];
 
+// Ends the replay for an exception that nobody caught, by its message.
+static void replay_end_uncaught() {
+  char why[1024] = "an exception was not caught";
+  try {
+    if (std::current_exception()) throw;
+  } catch (const std::exception& exception) {
+    snprintf(why, sizeof why, "an exception was not caught: %s", exception.what());
+  } catch (...) {
+  }
+  replay_rt::abi->device_abort(why, replay_site{nullptr, 0});
+}
+
 struct replay_thread_pointers {
   uint3* thread_idx;
   uint3* block_idx;
@@ -344,6 +360,7 @@ __attribute__((visibility("default"))) int replay_bind(const replay_abi* table, 
   replay_rt::abi = table;
   replay_rt::rounding = rounding < 4 ? rounding : 0;
   replay_rt::integer_rounding = rounding < 4 ? 0 : rounding;
+  std::set_terminate(replay_end_uncaught);
   return 0;
 }
 

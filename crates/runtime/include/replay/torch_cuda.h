@@ -134,13 +134,13 @@ struct TensorArg {
   const char* name;
   int pos;
 };
-inline void checkAllSameGPU(CheckedFrom from, ArrayRef<TensorArg> tensors) {
+inline void checkAllSameGPU(CheckedFrom from, ArrayRef<TensorArg> tensors, call_site = {}) {
   for (const TensorArg& argument : tensors)
     if (argument->defined() && !argument->is_cuda())
       replay_torch::fail(c10::str("Expected tensor for argument #", argument.pos, " '", argument.name,
                                   "' to be on the GPU (while checking arguments for ", from, ")"));
 }
-inline void checkAllSameType(CheckedFrom from, ArrayRef<TensorArg> tensors) {
+inline void checkAllSameType(CheckedFrom from, ArrayRef<TensorArg> tensors, call_site = {}) {
   for (const TensorArg& argument : tensors)
     if (argument->scalar_type() != tensors[0]->scalar_type())
       replay_torch::fail(c10::str("Expected tensor for argument #", argument.pos, " '", argument.name, "' to have the type ",

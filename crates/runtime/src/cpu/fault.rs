@@ -83,7 +83,7 @@ extern "C" fn handle_fault(signal: i32, info: *mut libc::siginfo_t, machine: *mu
         libc::SIGSEGV | libc::SIGBUS => ("out-of-bounds access", "the code sent itself the signal"),
         libc::SIGFPE => ("integer division by zero", ""),
         libc::SIGILL => ("illegal instruction", ""),
-        libc::SIGABRT => ("aborted", "the code called abort(), or an exception was not caught"),
+        libc::SIGABRT => ("aborted", "the code called abort()"),
         _ => ("aborted", "the code sent itself the signal to end"),
     };
     signals::end_with_last_word(&compose_fault_word(
