@@ -162,12 +162,8 @@ impl TensorBody {
 
     /// Reads `TENSOR.data_ptr<TYPE>()` or `TENSOR.packed_accessor32<TYPE, DIMENSIONS>()` with the member at `index`.
     fn read_element(&mut self, text: &str, tokens: &Tokens, index: usize) {
-        let Some(tensor) = index.checked_sub(2) else { return };
         let Some(end) = tokens.skip_angles(text, index + 1) else { return };
-        if !tokens.is_spelled_at(text, index - 1, ".") || tokens[tensor].kind != TokenKind::Ident {
-            return;
-        }
-        let tensor = tokens[tensor].text(text);
+        let Some(tensor) = find_tensor_of_member(text, tokens, index) else { return };
         let words: Vec<&str> = (index + 2..end - 1).map(|word| tokens[word].text(text)).collect();
         let mut arguments = words.split(|word| *word == ",");
         if let Some(ty) = arguments.next() {
@@ -374,6 +370,23 @@ pub fn find_python_names(unit: &SourceUnit) -> Vec<PythonName> {
     names
 }
 
+/// The tensor whose member is at `index`, perhaps of a copy: `x` in `x.contiguous().data_ptr`.
+fn find_tensor_of_member<'t>(text: &'t str, tokens: &Tokens, index: usize) -> Option<&'t str> {
+    let mut end = index.checked_sub(1)?;
+    if !tokens.is_spelled_at(text, end, ".") {
+        return None;
+    }
+    while end > 2 && tokens.is_spelled_at(text, end - 1, ")") {
+        let copy = tokens.group_start(end - 1)?.checked_sub(1)?;
+        end = copy.checked_sub(1)?;
+        if !COPIES.contains(&tokens.text_at(text, copy)) || !tokens.is_spelled_at(text, end, ".") {
+            return None;
+        }
+    }
+    let tensor = tokens[end.checked_sub(1)?];
+    (tensor.kind == TokenKind::Ident).then(|| tensor.text(text))
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::{find_function_signatures, scan_symbols};
@@ -387,7 +400,7 @@ std::vector<torch::Tensor> backward(torch::Tensor dy, torch::Tensor x, torch::Te
   auto dx = torch::empty_like(x);
   auto dw = torch::zeros({x.size(1), 4, rows * 2}, x.options());
   auto like = at::empty_like(dy);
-  k<<<1, 1>>>(x.data_ptr<scalar_t>(), index.data<int64_t>(), dy.packed_accessor32<float, 3, torch::RestrictPtrTraits>());
+  k<<<1, 1>>>(x.data_ptr<scalar_t>(), index.contiguous().data<int64_t>(), dy.packed_accessor32<float, 3, torch::RestrictPtrTraits>());
   if (rows == 0) return {};
   return {dx, dw.to(w.dtype()), like.t(), has_bias ? db.to(kFloat) : at::Tensor()};
 }

@@ -78,10 +78,19 @@ pub struct ShapeFault {
 }
 
 impl ShapeFault {
-    /// Whether the words name the tensor `name`, perhaps by a variable with fewer or more underscores at its end.
+    /// Whether the words name the parameter `name`, perhaps by a variable with fewer or more underscores at its end, or at the
+    /// begin of a sentence.
     fn names(&self, name: &str) -> bool {
         let stem = name.trim_end_matches('_');
-        self.words.iter().any(|word| word.trim_end_matches('_') == stem)
+        self.words.iter().map(|word| word.trim_end_matches('_')).any(|word| {
+            // `A` is an article.
+            word == stem || stem.len() > 1 && word.eq_ignore_ascii_case(stem)
+        })
+    }
+
+    /// Whether the reason has `name` in quotes.
+    fn quotes(&self, name: &str) -> bool {
+        ["`", "'"].iter().any(|quote| self.reason.contains(&format!("{quote}{name}{quote}")))
     }
 
     /// The numbers that the reason names, without the line of its place.
@@ -119,8 +128,16 @@ impl ShapeFault {
         dtypes
     }
 
+    /// Whether it is the dtype of a tensor in quotes. Arguments of a call are looked at in any order.
+    fn is_of_dtype(&self) -> bool {
+        self.reason.contains('`') && !self.list_dtypes().is_empty()
+    }
+
     /// Whether a fault after this one is one of a check above it.
     fn is_behind(&self, later: &ShapeFault) -> bool {
+        if self.is_of_dtype() && later.is_of_dtype() {
+            return false;
+        }
         match (&self.place, &later.place) {
             (Some((file, line)), Some((later_file, later_line))) => {
                 file == later_file && later_line < line
@@ -170,8 +187,9 @@ impl Supposition {
     /// others.
     fn list_next(&self, fault: &ShapeFault) -> Vec<Supposition> {
         let tensors = self.draft.argument_tensors();
-        let (named, others): (Vec<String>, Vec<String>) =
+        let (mut named, others): (Vec<String>, Vec<String>) =
             tensors.into_iter().partition(|tensor| fault.names(tensor));
+        named.sort_by_key(|tensor| !fault.quotes(tensor));
         let (named_parameters, other_parameters): (Vec<&String>, Vec<&String>) =
             self.draft.sizes.iter().partition(|size| fault.names(size));
         let mut next = self.list_dtypes(&named, fault);
@@ -223,12 +241,15 @@ impl Supposition {
         let guessed = self.draft.list_guessed_dtypes();
         let floats: Vec<String> =
             guessed.iter().filter(|name| self.draft.holds_floats(name)).cloned().collect();
+        let is_quoted = named.iter().any(|name| fault.quotes(name));
         let mut next = Vec::new();
         for dtype in fault.list_dtypes() {
             if dtype.is_float() {
                 next.push(self.with_dtype(&floats, dtype));
             }
-            let named_alone = named.iter().filter(|name| guessed.contains(name));
+            let named_alone = named
+                .iter()
+                .filter(|name| guessed.contains(name) && (!is_quoted || fault.quotes(name)));
             next.extend(named_alone.map(|name| self.with_dtype(std::slice::from_ref(name), dtype)));
         }
         next
