@@ -185,9 +185,14 @@ impl DraftedTensor {
         self.dtype.is_none_or(DType::is_float)
     }
 
-    /// Whether its elements are integers wide enough for indices.
-    fn is_index(&self) -> bool {
+    /// Whether its elements are integers, bytes apart.
+    fn is_integer(&self) -> bool {
         self.dtype.is_some_and(|dtype| !dtype.is_float() && dtype.size() > 1)
+    }
+
+    /// Whether it is a tensor whose elements may be indices.
+    fn holds_indices(&self) -> bool {
+        self.is_integer() && !self.is_scalar()
     }
 }
 

@@ -10,6 +10,7 @@ use ::replay::cache::Cache;
 use ::replay::files;
 use ::replay::fixture::RandomInputsError;
 use ::replay::harness::Harness;
+use ::replay::report::describe_failure;
 use ::replay::trial::{Failure, Lab, Status, TensorReach, Trial};
 
 use super::draft::{
@@ -174,8 +175,8 @@ pub fn measure_draft(
         *draft = distinct.draft;
         trial = distinct.trial;
     }
-    if let Some(reason) = trial.outcome()?.call_misfit() {
-        return Ok(DraftMeasurement::Not { reason: reason.to_owned() });
+    if let Some(reason) = find_fault(&trial)? {
+        return Ok(DraftMeasurement::Not { reason });
     }
     let mut traits = list_output_traits(&trial)?;
     traits.extend(unset_tensors.into_iter().map(|name| (name, OutputTrait::ReadBefore)));
@@ -345,6 +346,19 @@ fn list_unwritten(trial: &Trial) -> CliResult<Vec<(String, Vec<usize>)>> {
         _ => None,
     });
     Ok(unwritten.collect())
+}
+
+/// What ends a plain replay, or does not fit.
+fn find_fault(trial: &Trial) -> CliResult<Option<String>> {
+    let outcome = trial.outcome()?;
+    if let Some(reason) = outcome.call_misfit() {
+        return Ok(Some(reason.to_owned()));
+    }
+    let Status::Failed(failures) = &outcome.status else { return Ok(None) };
+    Ok(failures.iter().find_map(|failure| match failure {
+        Failure::Fault { .. } => Some(describe_failure(failure)),
+        _ => None,
+    }))
 }
 
 /// Whether an output has elements that are no numbers, in a plain replay.

@@ -450,3 +450,39 @@ fn indices_that_would_make_two_threads_meet_are_drawn_once_each() {
     let replay = env.replay(&["fixtures/random", "--check=always"]);
     assert_eq!(replay.code, Some(0), "{}", replay.text());
 }
+
+/// A number of dimensions that the sources know as cases alone, and levels whose offsets may not be equal.
+const GRID: &str = "
+#include <stdexcept>
+#include <torch/extension.h>
+template <int D>
+__global__ void look_up(const float* table, const int* offsets, float* out, int levels) {
+    const int level = threadIdx.x;
+    if (level >= levels) return;
+    const int count = offsets[level + 1] - offsets[level];
+    out[level] = table[offsets[level] + D * level % count];
+}
+void grid_encode(at::Tensor table, at::Tensor offsets, at::Tensor out, const uint32_t D) {
+    const int levels = out.size(0);
+    TORCH_CHECK(offsets.size(0) == levels + 1, \"one offset more\");
+    auto t = table.data_ptr<float>();
+    auto o = offsets.data_ptr<int>();
+    switch (D) {
+        case 2: look_up<2><<<1, 64>>>(t, o, out.data_ptr<float>(), levels); break;
+        case 3: look_up<3><<<1, 64>>>(t, o, out.data_ptr<float>(), levels); break;
+        default: throw std::runtime_error{\"grid_encode: D must be 2 or 3.\"};
+    }
+}
+";
+
+#[test]
+fn a_number_that_an_exception_names_and_offsets_of_which_no_two_are_equal_are_found() {
+    let (env, text, harness) = drafted(GRID);
+    assert!(text.contains("wrote fixtures/random"), "{text}");
+    insta::assert_snapshot!(harness.lines().find(|line| line.starts_with("sizes")).unwrap(), @r#"sizes = ["D"]"#);
+    let manifest = std::fs::read_to_string(env.path("fixtures/random/fixture.toml")).unwrap();
+    let description = manifest.lines().nth(1).unwrap();
+    insta::assert_snapshot!(description, @r#"description = "synthetic: random inputs, not captured ones; no index twice: offsets""#);
+    let replay = env.replay(&["fixtures/random", "--check=always"]);
+    assert_eq!(replay.code, Some(0), "{}", replay.text());
+}

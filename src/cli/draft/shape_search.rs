@@ -193,10 +193,14 @@ impl Supposition {
         let (named_parameters, other_parameters): (Vec<&String>, Vec<&String>) =
             self.draft.sizes.iter().partition(|size| fault.names(size));
         let mut next = self.list_dtypes(&named, fault);
+        next.extend(self.list_for_integers(fault));
         next.extend(named.iter().filter_map(|tensor| self.with_draw(&[tensor], InputDraw::Absent)));
         if fault.place.is_none() {
             let inputs: Vec<&String> = self.draft.inputs.keys().collect();
             next.extend(self.with_draw(&inputs, InputDraw::Small));
+            let indices: Vec<&String> =
+                inputs.into_iter().filter(|name| self.draft.holds_indices(name)).collect();
+            next.extend(self.with_draw(&indices, InputDraw::Distinct));
         }
         next.extend(self.list_named_forms(&[named.clone(), others.clone()].concat(), fault));
         self.list_for_tensors(&named, fault, &mut next);
@@ -234,6 +238,21 @@ impl Supposition {
         for size in parameters {
             next.extend(NUMBERS.map(|number| self.with_numbers(&[size], number)));
         }
+    }
+
+    /// With an integer of the harness that `fault` names as a size with each number, where 1 does not do.
+    fn list_for_integers(&self, fault: &ShapeFault) -> Vec<Supposition> {
+        let integers = self.draft.list_integers();
+        let named = integers.iter().filter(|name| fault.names(name));
+        let with_number = |name: &String, number| {
+            let mut next = self.clone();
+            next.draft.make_size(name);
+            next.numbers.insert(name.clone(), number);
+            next
+        };
+        named
+            .flat_map(|name| NUMBERS[1..].iter().map(|number| with_number(name, *number)))
+            .collect()
     }
 
     /// Other dtypes that `fault` speaks of: for all tensors at once, and for each of `named`.

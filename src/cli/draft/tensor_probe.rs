@@ -136,9 +136,12 @@ impl Draft {
         (is_small && number * places == elements).then(|| (last.clone(), number))
     }
 
-    /// This draft with the dtypes of the tensors of `other` with the same names, and its random numbers.
+    /// This draft with the dtypes of the tensors of `other` with the same names, its random numbers and its sizes.
     pub fn with_elements_of(&self, other: &Draft) -> Draft {
         let mut draft = self.clone();
+        for size in &other.sizes {
+            draft.make_size(size);
+        }
         for (name, tensor) in draft.inputs.iter_mut().chain(&mut draft.outputs) {
             if let Some(other_tensor) = other.find_tensor(name) {
                 tensor.dtype = other_tensor.dtype;
@@ -163,7 +166,7 @@ impl Draft {
     pub fn with_distinct_indices(&self) -> Option<Draft> {
         let mut draft = self.clone();
         for tensor in draft.inputs.values_mut() {
-            if tensor.draw != InputDraw::Absent && tensor.is_index() && !tensor.is_scalar() {
+            if tensor.draw != InputDraw::Absent && tensor.holds_indices() {
                 tensor.draw = InputDraw::Distinct;
             }
         }
@@ -174,6 +177,25 @@ impl Draft {
     pub fn list_draws(&self) -> BTreeMap<String, InputDraw> {
         let drawn = self.inputs.iter().filter(|(_, tensor)| tensor.draw != InputDraw::Usual);
         drawn.map(|(name, tensor)| (name.clone(), tensor.draw)).collect()
+    }
+
+    /// The integers among the inputs that the sources do not count with.
+    pub(super) fn list_integers(&self) -> Vec<String> {
+        let integers =
+            self.inputs.iter().filter(|(_, tensor)| tensor.is_scalar() && tensor.is_integer());
+        integers.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Whether the input `name` has integers that may be indices.
+    pub(super) fn holds_indices(&self, name: &str) -> bool {
+        self.inputs.get(name).is_some_and(DraftedTensor::holds_indices)
+    }
+
+    /// Makes the integer `name` among the inputs a size.
+    pub(super) fn make_size(&mut self, name: &str) {
+        if self.inputs.shift_remove(name).is_some() {
+            self.sizes.push(name.to_owned());
+        }
     }
 
     /// Whether a fixture may leave the input `name` out.
