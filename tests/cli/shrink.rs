@@ -72,8 +72,10 @@ fn the_needed_slices_and_the_lengths_that_were_tried_are_told() {
 
     values
       x  ones
+         the defect needs another number than 0 at [2]
+         tried: -1, 0.00097656, 1024 too; 0 not
 
-    cut: 80 B -> 76 B, 7 tries
+    cut: 80 B -> 76 B, 13 tries
 
     replay small --rev main --against main~1
     replay small --rev main --snapshot && replay accept
@@ -87,6 +89,91 @@ fn the_needed_slices_and_the_lengths_that_were_tried_are_told() {
         assert_eq!(document["sizes"][0]["after"], 3);
         assert_eq!(document["written"]["folder"], "again");
     }
+}
+
+/// A kernel with labels, one of which is ignored.
+const IGNORING: &str = "__global__ void loss(const float* x, const int* t, float* y, int n, int ignored)\n\
+                        { int i = threadIdx.x; if (i < n) y[i] = t[i] == ignored ? 0 : x[i] + t[i]; }\n";
+
+#[test]
+fn the_values_that_the_defect_needs_are_told_with_those_that_were_tried() {
+    let env = TestEnv::new().with_kernel(IGNORING, "loss<<<1, n>>>(x, t, y, n, ignored);");
+    let harness = fs::read_to_string(env.path("replay.toml")).unwrap();
+    let inputs = "[inputs.t]\ndtype = \"i32\"\nshape = [\"n\"]\n\
+                  [inputs.ignored]\ndtype = \"i32\"\nshape = []\n[inputs.x]";
+    fs::write(env.path("replay.toml"), harness.replace("[inputs.x]", inputs)).unwrap();
+    let numbers: Vec<u8> = [0.5f32, 2.0, -1.5].iter().flat_map(|x| x.to_le_bytes()).collect();
+    let labels: Vec<u8> = [3i32, -100, 7].iter().flat_map(|t| t.to_le_bytes()).collect();
+    let tensors = [
+        ("x", DType::F32, &[3][..], &numbers[..]),
+        ("t", DType::I32, &[3], &labels),
+        ("ignored", DType::I32, &[], &(-100i32).to_le_bytes()),
+    ];
+    env.write_fixture("tiny", &tensors);
+    let counted = IGNORING.replace("t[i] == ignored ? 0 : x[i] + t[i]", "x[i] + t[i]");
+    env.repo.commit_file("k.cu", &counted, "Count all");
+    insta::assert_snapshot!(shrink(&env, "fixtures/tiny --rev main --against main~1 -o small").text(), @"
+    exit code 0
+    --- stdout
+    tiny at b501f3c Count all
+    against 9a0c299 A kernel
+
+    finding
+      before  y is wrong, 1.28e7 x noise
+      after   y is wrong, 1.31e7 x noise
+
+    sizes
+      n  3 -> 1  one is enough: slice 1
+                 tried: 2 too
+
+    values
+      t  the defect needs -100, the value of ignored
+         tried: -101, -99, -1, 0, 1 not; another one there and in ignored too
+      x  zeros
+
+    cut: 220 B -> 204 B, 11 tries
+
+    replay small --rev main --against main~1
+    replay small --rev main --snapshot && replay accept
+    ");
+    let json = shrink(&env, "fixtures/tiny --against main~1 --rev main -o again --format json");
+    let document: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    insta::assert_snapshot!(document["needs"], @r#"
+    [{"equal_to":"ignored","input":"t","places":[[0]],"text":"the defect needs -100, the value of ignored; tried: -101, -99, -1, 0, 1 not; another one there and in ignored too","tried":[{"answer":"gone","value":-101.0},{"answer":"gone","value":-99.0},{"answer":"gone","value":-1.0},{"answer":"gone","value":0.0},{"answer":"gone","value":1.0}]}]
+    "#);
+    // Whatever is beyond 50 is clipped.
+    let clipped = IGNORING.replace("x[i] + t[i]", "fminf(x[i], 50.0f) + t[i]");
+    env.repo.commit_file("k.cu", &clipped, "Clip");
+    let numbers: Vec<u8> = [0.5f32, 64.0, -1.5].iter().flat_map(|x| x.to_le_bytes()).collect();
+    let labels = [0; 12];
+    let x = ("x", DType::F32, &[3][..], &numbers[..]);
+    env.write_fixture("large", &[x, ("t", DType::I32, &[3], &labels), tensors[2]]);
+    let words = "fixtures/large --rev main --against main~2 -o clipped";
+    insta::assert_snapshot!(shrink(&env, words).text(), @"
+    exit code 0
+    --- stdout
+    large at 15ee57d Clip
+    against 9a0c299 A kernel
+
+    finding
+      before  y is wrong, 1223339 x noise
+      after   y is wrong, 1223339 x noise
+
+    sizes
+      n  3 -> 1  one is enough: slice 1
+                 tried: 2 too
+
+    values
+      ignored  the defect needs another number than 0
+               tried: -101, -99, -1, 1 too; 0 not
+      x        the defect needs more than 49.351
+               tried: 50.981, 52.664, 56.2, 65536 too; -64, 0, 0.0625, 1, 8, 22.627, 38.055, 49.351 not; 50.159 weaker
+
+    cut: 220 B -> 204 B, 23 tries
+
+    replay clipped --rev main --against main~2
+    replay clipped --rev main --snapshot && replay accept
+    ");
 }
 
 #[test]
@@ -211,7 +298,7 @@ fn a_wrong_access_to_memory_is_cut_to_what_it_needs() {
     values
       x  zeros
 
-    cut: 96 B -> 76 B, 9 tries
+    cut: 96 B -> 76 B, 11 tries
 
     replay beside
     replay beside --snapshot && replay accept
@@ -239,8 +326,12 @@ fn a_wrong_access_to_memory_is_cut_to_what_it_needs() {
 
     values
       x  zero at 1 element
+         the defect needs another number than 1 at [0]
+         tried: -1, 0.001 too; 1 not
+         the defect needs another number than 0 at [1]
+         tried: -1, 0.00097656, 1024 too; 0 not
 
-    cut: 96 B -> 72 B, 10 tries
+    cut: 96 B -> 72 B, 17 tries
 
     replay racing --backend cpu
     replay racing --backend cpu --snapshot && replay accept
@@ -262,8 +353,12 @@ fn a_wrong_access_to_memory_is_cut_to_what_it_needs() {
 
     values
       x  zero at 1 element
+         the defect needs another number than 1 at [0]
+         tried: -1, 0.001 too; 1 not
+         the defect needs another number than 0 at [1]
+         tried: -1, 0.00097656, 1024 too; 0 not
 
-    cut: 96 B -> 72 B, 10 tries
+    cut: 96 B -> 72 B, 17 tries
 
     replay unread
     replay unread --snapshot && replay accept

@@ -1,5 +1,7 @@
 //! A fixture cut to its smallest part with the finding, in words.
 
+use std::cmp::Ordering;
+
 use super::Revision;
 use super::numbers::{
     format_byte_size, format_noun_count, format_plural_count, format_short_number,
@@ -7,10 +9,11 @@ use super::numbers::{
 use super::spans::{ReportLine, Text};
 use super::style::{BOLD, DIM, GREEN, RED, YELLOW};
 use super::text::render_replay_heading;
+use replay_base::tensor::unravel_index;
 use replay_engine::judge::{Finding, FindingKind};
-use replay_fixture::fixture::SimpleValues;
+use replay_fixture::fixture::{ElementValue, SimpleValues};
 use replay_search::{SizeRule, TestAnswer};
-use replay_shrink::{CutEnd, CutReport, ShrinkAnswer, ShrunkSize, TriedCut};
+use replay_shrink::{CutEnd, CutReport, ShrinkAnswer, ShrunkSize, TriedCut, ValueNeed, ValueRule};
 
 /// What became of one fixture.
 pub struct ShrinkEntry<'a> {
@@ -169,14 +172,43 @@ fn append_cut(out: &mut Text, report: &CutReport) {
             out.line(ReportLine::from(" ".repeat(width + count_width + 6)).styled(DIM, tried));
         }
     }
-    if !report.values.is_empty() {
-        out.section("values");
-        let width = report.values.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-        for (name, values) in &report.values {
-            let line = ReportLine::from("  ").column(BOLD, name, width).and("  ");
-            out.line(line.and(describe_values(values)));
+    append_values(out, report);
+}
+
+/// The simple values of inputs, and what the finding needs of those that are left.
+fn append_values(out: &mut Text, report: &CutReport) {
+    let of_inputs = report.inputs.iter().map(|input| input.name.as_str());
+    // An input that is left out has a line as well.
+    let left_out = report.values.iter().map(|(name, _)| name.as_str());
+    let left_out = left_out.filter(|name| !report.inputs.iter().any(|input| input.name == *name));
+    let names: Vec<&str> = of_inputs.chain(left_out).collect();
+    let rows: Vec<(&str, Vec<ReportLine>)> = names
+        .into_iter()
+        .map(|name| (name, list_value_lines(report, name)))
+        .filter(|(_, lines)| !lines.is_empty())
+        .collect();
+    if rows.is_empty() {
+        return;
+    }
+    out.section("values");
+    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    for (name, lines) in rows {
+        for (number, line) in lines.into_iter().enumerate() {
+            let shown = if number == 0 { name } else { "" };
+            out.line(ReportLine::from("  ").column(BOLD, shown, width).and("  ").and(line));
         }
     }
+}
+
+fn list_value_lines(report: &CutReport, input: &str) -> Vec<ReportLine> {
+    let simple = report.values.iter().filter(|(name, _)| name == input);
+    let mut lines: Vec<ReportLine> =
+        simple.map(|(_, values)| ReportLine::from(describe_values(values))).collect();
+    for need in report.needs.iter().filter(|need| need.input == input) {
+        lines.push(ReportLine::from(describe_value_need(need)));
+        lines.push(ReportLine::with_style(DIM, describe_tried_values(need)));
+    }
+    lines
 }
 
 fn describe_counts(size: &ShrunkSize) -> String {
@@ -250,18 +282,32 @@ fn name_ranges(slices: &[usize]) -> String {
 
 /// `tried: 34, 64 too; 31, 32 not; 5 untestable`.
 pub(crate) fn describe_tried(size: &ShrunkSize) -> String {
-    let parts = [
-        (TestAnswer::Bad, "too"),
-        (TestAnswer::Good, "not"),
-        (TestAnswer::Other, "weaker"),
-        (TestAnswer::Skip, "untestable"),
-    ];
-    let mut told: Vec<String> = Vec::new();
-    for (wanted, words) in parts {
+    let mut told: Vec<(String, TestAnswer)> = Vec::new();
+    for (wanted, _) in ANSWER_WORDS {
         let of_answer = size.tried.iter().filter(|(_, answer)| *answer == wanted);
         let lengths: Vec<usize> = of_answer.map(|(length, _)| *length).collect();
         if !lengths.is_empty() {
-            told.push(format!("{} {words}", name_ranges(&lengths)));
+            told.push((name_ranges(&lengths), wanted));
+        }
+    }
+    describe_answers(&told)
+}
+
+const ANSWER_WORDS: [(TestAnswer, &str); 4] = [
+    (TestAnswer::Bad, "too"),
+    (TestAnswer::Good, "not"),
+    (TestAnswer::Other, "weaker"),
+    (TestAnswer::Skip, "untestable"),
+];
+
+/// What was tried, by answer.
+fn describe_answers(tried: &[(String, TestAnswer)]) -> String {
+    let mut told: Vec<String> = Vec::new();
+    for (wanted, words) in ANSWER_WORDS {
+        let of_answer = tried.iter().filter(|(_, answer)| *answer == wanted);
+        let names: Vec<&str> = of_answer.map(|(name, _)| name.as_str()).collect();
+        if !names.is_empty() {
+            told.push(format!("{} {words}", names.join(", ")));
         }
     }
     if told.is_empty() { String::new() } else { format!("tried: {}", told.join("; ")) }
@@ -277,6 +323,106 @@ pub(crate) fn describe_values(values: &SimpleValues) -> String {
             let count: usize = ranges.iter().map(ExactSizeIterator::len).sum();
             format!("zero at {}", format_noun_count(count as u64, "element"))
         }
+        SimpleValues::ElementsAt(places, _) => {
+            format!("another value at {}", format_noun_count(places.len() as u64, "element"))
+        }
+    }
+}
+
+/// `the defect needs -100 at [1], the value of ignore_index`.
+pub(crate) fn describe_value_need(need: &ValueNeed) -> String {
+    let count = need.shape.iter().product::<usize>();
+    let place = match need.places.as_slice() {
+        [_] if count == 1 => String::new(),
+        [place] => format!(" at {:?}", unravel_index(*place, &need.shape)),
+        [first, ..] => format!(
+            " at {}, the first at {:?}",
+            format_noun_count(need.places.len() as u64, "element"),
+            unravel_index(*first, &need.shape)
+        ),
+        [] => String::new(),
+    };
+    let value = format_element(need.value);
+    let words = match need.rule {
+        ValueRule::AllEqual => {
+            return format!("the defect needs {count} equal elements");
+        }
+        ValueRule::Many => {
+            return "the defect needs values that are not all 0".to_owned();
+        }
+        ValueRule::Unclear => {
+            return format!("{value} does{place}, and no simple rule fits");
+        }
+        ValueRule::Only => value,
+        ValueRule::NotFinite => "NaN or an infinity".to_owned(),
+        ValueRule::NotZero => "another number than 0".to_owned(),
+        ValueRule::Not(lost) => format!("another number than {}", format_element(lost)),
+        ValueRule::Negative => "a negative number".to_owned(),
+        ValueRule::Positive => "a positive number".to_owned(),
+        ValueRule::NotNegative => "no negative number".to_owned(),
+        ValueRule::NotPositive => "no positive number".to_owned(),
+        ValueRule::AtLeast(ElementValue::Whole(least)) if has_lost(need, least - 1) => {
+            format!("at least {least}")
+        }
+        ValueRule::AtMost(ElementValue::Whole(most)) if has_lost(need, most + 1) => {
+            format!("at most {most}")
+        }
+        ValueRule::AtLeast(least) => {
+            format!("more than {}", format_lost_below(need, least))
+        }
+        ValueRule::AtMost(most) => format!("less than {}", format_lost_above(need, most)),
+        ValueRule::MagnitudeAtLeast(least) => {
+            format!("a magnitude near to {} or more", format_magnitude(least))
+        }
+        ValueRule::Odd => "an odd number".to_owned(),
+        ValueRule::Even => "an even number".to_owned(),
+        ValueRule::Within(least, most) => {
+            let below = format_lost_below(need, least);
+            format!("a number between {below} and {}", format_lost_above(need, most))
+        }
+    };
+    let scalar = match &need.equal_to {
+        Some(scalar) => format!(", the value of {scalar}"),
+        None => String::new(),
+    };
+    format!("the defect needs {words}{place}{scalar}")
+}
+
+fn has_lost(need: &ValueNeed, number: i128) -> bool {
+    need.tried.contains(&(ElementValue::Whole(number), TestAnswer::Good))
+}
+
+/// The greatest value below `least` that was tried and lost the finding.
+fn format_lost_below(need: &ValueNeed, least: ElementValue) -> String {
+    let lost = need.list_lost().filter(|value| value.order(least) == Some(Ordering::Less));
+    lost.max_by(ElementValue::order_or_equal).map_or("-inf".to_owned(), format_element)
+}
+
+/// The least value above `most` that was tried and lost the finding.
+fn format_lost_above(need: &ValueNeed, most: ElementValue) -> String {
+    let lost = need.list_lost().filter(|value| value.order(most) == Some(Ordering::Greater));
+    lost.min_by(ElementValue::order_or_equal).map_or("inf".to_owned(), format_element)
+}
+
+fn format_magnitude(value: ElementValue) -> String {
+    format_element(value).trim_start_matches('-').to_owned()
+}
+
+fn format_element(value: ElementValue) -> String {
+    match value {
+        ElementValue::Whole(number) => number.to_string(),
+        ElementValue::Real(number) => format_short_number(number, 5),
+    }
+}
+
+/// `tried: -1 too; 0, 1 not`.
+pub(crate) fn describe_tried_values(need: &ValueNeed) -> String {
+    let tried = need.tried.iter().map(|(value, answer)| (format_element(*value), *answer));
+    let words = describe_answers(&tried.collect::<Vec<_>>());
+    match (need.rule, &need.equal_to) {
+        (ValueRule::AllEqual, _) => format!("{words} at one of them; at all of them too"),
+        (_, Some(scalar)) => format!("{words}; another one there and in {scalar} too"),
+        _ => words,
     }
 }
 
@@ -351,6 +497,72 @@ mod tests {
         tried: 145 too; 128 not; 129, 143 weaker
         4 do, and no simple rule fits
         tried: 6, 9 too; 3, 5, 7 not
+        ");
+    }
+
+    #[test]
+    fn what_a_defect_needs_of_a_value_is_told_with_the_tries_behind_it() {
+        use ElementValue::{Real, Whole};
+        use TestAnswer::{Bad, Good, Skip};
+        let need = |shape: &[usize], places: &[usize], value, rule, tried: &[_]| ValueNeed {
+            input: "t".to_owned(),
+            shape: shape.to_vec(),
+            places: places.to_vec(),
+            value,
+            rule,
+            equal_to: None,
+            tried: tried.to_vec(),
+        };
+        let lost = [(Whole(0), Good), (Whole(1), Good)];
+        let ignored = need(&[1], &[0], Whole(-100), ValueRule::Only, &lost);
+        let by_zero = [(Real(-1.0), Good), (Real(0.0), Good), (Real(60.0), Good)];
+        let above = [(Real(80.0), Good), (Real(91.0), Bad)];
+        let whole = [(Whole(32), Good), (Whole(33), Bad), (Whole(48), Bad)];
+        let cases = [
+            ValueNeed { equal_to: Some("ignore_index".to_owned()), ..ignored.clone() },
+            ignored,
+            need(&[2, 3], &[4], Real(f64::NAN), ValueRule::Only, &by_zero),
+            need(&[2, 3], &[1, 4], Real(f64::NAN), ValueRule::NotFinite, &[(Real(0.0), Good)]),
+            need(&[9], &[3], Whole(64), ValueRule::AtLeast(Whole(33)), &whole),
+            need(&[9], &[3], Real(93.0), ValueRule::AtLeast(Real(91.0)), &above),
+            need(&[9], &[3], Real(-93.0), ValueRule::AtMost(Real(-93.0)), &by_zero),
+            need(&[], &[0], Real(7.5), ValueRule::Within(Real(7.5), Real(7.5)), &by_zero),
+            need(&[], &[0], Real(7.5), ValueRule::MagnitudeAtLeast(Real(-7.5)), &by_zero),
+            need(&[], &[0], Whole(7), ValueRule::Odd, &[(Whole(6), Good), (Whole(8), Skip)]),
+            need(&[3], &[2], Whole(0), ValueRule::AllEqual, &[(Whole(1), Good)]),
+            need(&[3], &[0, 1, 2], Real(0.3), ValueRule::Many, &[(Real(0.0), Good)]),
+            need(&[3], &[1], Real(0.3), ValueRule::Unclear, &[(Real(0.0), Good)]),
+        ];
+        let told = cases
+            .iter()
+            .map(|need| format!("{}\n{}", describe_value_need(need), describe_tried_values(need)));
+        insta::assert_snapshot!(told.collect::<Vec<_>>().join("\n"), @"
+        the defect needs -100, the value of ignore_index
+        tried: 0, 1 not; another one there and in ignore_index too
+        the defect needs -100
+        tried: 0, 1 not
+        the defect needs NaN at [1, 1]
+        tried: -1, 0, 60 not
+        the defect needs NaN or an infinity at 2 elements, the first at [0, 1]
+        tried: 0 not
+        the defect needs at least 33 at [3]
+        tried: 33, 48 too; 32 not
+        the defect needs more than 80 at [3]
+        tried: 91 too; 80 not
+        the defect needs less than -1 at [3]
+        tried: -1, 0, 60 not
+        the defect needs a number between 0 and 60
+        tried: -1, 0, 60 not
+        the defect needs a magnitude near to 7.5 or more
+        tried: -1, 0, 60 not
+        the defect needs an odd number
+        tried: 6 not; 8 untestable
+        the defect needs 3 equal elements
+        tried: 1 not at one of them; at all of them too
+        the defect needs values that are not all 0
+        tried: 0 not
+        0.3 does at [1], and no simple rule fits
+        tried: 0 not
         ");
     }
 

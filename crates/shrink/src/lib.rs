@@ -8,9 +8,11 @@
 
 mod judged;
 mod shrink;
+mod value_needs;
 mod values;
 
 pub use shrink::{
     CutEnd, CutReport, FixtureShrinker, ShrinkAnswer, ShrinkError, ShrunkSize, TriedCut,
     TryListener,
 };
+pub use value_needs::{ValueNeed, ValueRule};

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 
 use crate::judged::{Judged, find_worst, is_finding_kept, is_out_of_bounds, judge_findings};
+use crate::value_needs::{EqualIndices, NewValues, ValueNeed, probe_value_needs};
 use crate::values::{ElementHalves, list_simple_values};
 use replay_base::cache::CacheError;
 use replay_engine::backend::ReplayError;
@@ -92,6 +93,8 @@ pub struct CutReport {
     pub sizes: Vec<ShrunkSize>,
     /// The inputs with simple values.
     pub values: Vec<(String, SimpleValues)>,
+    /// What the finding needs of the values that are left.
+    pub needs: Vec<ValueNeed>,
     pub cut: InputCut,
     pub inputs: Vec<CutInput>,
     pub tries: usize,
@@ -197,6 +200,14 @@ struct CutSearch<'s, 'l, 'f> {
     best: Option<BestCut>,
 }
 
+/// What tries say of the smallest cut.
+#[derive(Default)]
+struct FoundNeeds {
+    /// The tries around each size.
+    sizes: Vec<Vec<(usize, TestAnswer)>>,
+    values: Vec<ValueNeed>,
+}
+
 struct BestCut {
     cut: InputCut,
     lengths: Vec<Vec<usize>>,
@@ -207,7 +218,7 @@ struct BestCut {
 
 impl CutSearch<'_, '_, '_> {
     fn run(mut self) -> Result<ShrinkAnswer, ShrinkError> {
-        let mut needs = Vec::new();
+        let mut needs = FoundNeeds::default();
         let mut end = CutEnd::Complete;
         match self.search(&mut needs) {
             Ok(is_out_of_tries) if is_out_of_tries => end = CutEnd::OutOfTries,
@@ -243,7 +254,8 @@ impl CutSearch<'_, '_, '_> {
             return Ok(ShrinkAnswer::Unsteady { finding: finding.clone(), tries });
         };
         let sizes = self.cuttable.iter().enumerate().map(|(number, size)| {
-            let tried: Vec<(usize, TestAnswer)> = needs.get(number).cloned().unwrap_or_default();
+            let tried: Vec<(usize, TestAnswer)> =
+                needs.sizes.get(number).cloned().unwrap_or_default();
             let number_left = best.cut.numbers.iter().find(|(name, _)| *name == size.name);
             let kept = match number_left {
                 Some((_, number)) => (0..*number).collect(),
@@ -263,6 +275,7 @@ impl CutSearch<'_, '_, '_> {
             kept,
             sizes: sizes.collect(),
             values: best.cut.values.clone(),
+            needs: needs.values.clone(),
             cut: best.cut.clone(),
             inputs,
             tries,
@@ -270,8 +283,8 @@ impl CutSearch<'_, '_, '_> {
         })))
     }
 
-    /// Cuts sizes, then values; fills `needs` with the tries around each size. Whether the tries ran out.
-    fn search(&mut self, needs: &mut Vec<Vec<(usize, TestAnswer)>>) -> Result<bool, TryError> {
+    /// Cuts sizes, then values, and fills `needs`. Whether the tries ran out.
+    fn search(&mut self, needs: &mut FoundNeeds) -> Result<bool, TryError> {
         let sizes: Vec<CutSize> = self
             .cuttable
             .iter()
@@ -285,14 +298,19 @@ impl CutSearch<'_, '_, '_> {
         let mut shrinker = Shrinker::new(&sizes, &mut tester, most_tries);
         let cut = shrinker.shrink()?;
         for size in 0..sizes.len() {
-            needs.push(shrinker.probe_need(&cut, size)?);
+            needs.sizes.push(shrinker.probe_need(&cut, size)?);
         }
         let is_out_of_tries = shrinker.is_out_of_tries();
         self.settle(&cut, &[]);
         if is_out_of_tries {
             return Ok(true);
         }
-        self.simplify_values(&cut)
+        let mut values = Vec::new();
+        if self.simplify_values(&cut, &mut values)? {
+            return Ok(true);
+        }
+        needs.values = self.probe_values(&cut, &values)?;
+        Ok(false)
     }
 
     /// The slices of `size` at the worst place; or, where that says nothing, those whose indices name it.
@@ -312,11 +330,14 @@ impl CutSearch<'_, '_, '_> {
         Ok(Vec::new())
     }
 
-    /// Gives inputs simple values as far as the finding stays. Whether the tries ran out.
-    fn simplify_values(&mut self, sizes: &SizeCut) -> Result<bool, TryError> {
+    /// Gives inputs simple values as far as the finding stays, and adds them to `values`. Whether the tries ran out.
+    fn simplify_values(
+        &mut self,
+        sizes: &SizeCut,
+        values: &mut Vec<NewValues>,
+    ) -> Result<bool, TryError> {
         let harness = self.shrinker.fixture.harness.clone();
         let inputs = self.cut_inputs(&self.input_cut(sizes, &[]))?;
-        let mut values: Vec<(String, SimpleValues)> = Vec::new();
         for input in &inputs {
             let mut is_simple = false;
             for simple in list_simple_values(input, &harness) {
@@ -325,8 +346,8 @@ impl CutSearch<'_, '_, '_> {
                 }
                 let is_whole = simple == SimpleValues::Whole;
                 values.push((input.name.clone(), simple));
-                if self.test(sizes, &values)? == TestAnswer::Bad {
-                    self.settle(sizes, &values);
+                if self.test(sizes, values)? == TestAnswer::Bad {
+                    self.settle(sizes, values);
                     is_simple = !is_whole;
                     break;
                 }
@@ -334,19 +355,20 @@ impl CutSearch<'_, '_, '_> {
             }
             let spec = harness.inputs.get(&input.name);
             let is_free = spec.is_some_and(|spec| spec.constraint.is_none());
-            if is_simple || !is_free || !input.dtype.is_float() {
+            if is_simple || !is_free {
                 continue;
             }
             let mut halves = ElementHalves::new(input.shape.iter().product());
             let mut kept = None;
-            while let Some(zeros) = halves.next_zeros() {
+            while let Some(ranges) = halves.next_ranges() {
+                let zeros = SimpleValues::ZerosAt(ranges);
                 if self.tries >= self.shrinker.most_tries {
                     return Ok(true);
                 }
                 values.push((input.name.clone(), zeros.clone()));
-                let is_kept = self.test(sizes, &values)? == TestAnswer::Bad;
+                let is_kept = self.test(sizes, values)? == TestAnswer::Bad;
                 if is_kept {
-                    self.settle(sizes, &values);
+                    self.settle(sizes, values);
                 }
                 values.pop();
                 halves.note(is_kept);
@@ -359,8 +381,74 @@ impl CutSearch<'_, '_, '_> {
         Ok(false)
     }
 
+    /// What the finding needs of the values of the cut that is to be written: that of `sizes` and `values`.
+    fn probe_values(
+        &mut self,
+        sizes: &SizeCut,
+        values: &[NewValues],
+    ) -> Result<Vec<ValueNeed>, TryError> {
+        let cut = self.input_cut(sizes, values);
+        if !self.kept.contains_key(&cut) {
+            return Ok(Vec::new());
+        }
+        let harness = self.shrinker.fixture.harness.clone();
+        let inputs = self.cut_inputs(&cut)?;
+        let is_free = |input: &CutInput| {
+            let is_number = cut.numbers.iter().any(|(name, _)| *name == input.name);
+            let spec = harness.inputs.get(&input.name);
+            !is_number && spec.is_some_and(|spec| spec.constraint.is_none())
+        };
+        let mut tester = |new_values: &[NewValues]| {
+            if self.tries >= self.shrinker.most_tries {
+                return Ok(None);
+            }
+            self.test(sizes, &[values, new_values].concat()).map(Some)
+        };
+        let mut needs = probe_value_needs(&inputs, &is_free, &mut tester)?;
+        for input in inputs.iter().filter(|input| is_free(input)) {
+            let is_told = needs.iter().any(|need| need.input == input.name);
+            if !is_told && let Some(need) = self.probe_equal_indices(sizes, values, input)? {
+                needs.push(need);
+            }
+        }
+        Ok(needs)
+    }
+
+    /// Indices that are all the same, as a single slice is left of what they count along: whether the finding needs that,
+    /// beside one slice more.
+    fn probe_equal_indices(
+        &mut self,
+        sizes: &SizeCut,
+        values: &[NewValues],
+        input: &CutInput,
+    ) -> Result<Option<ValueNeed>, TryError> {
+        let Some(same) = EqualIndices::of(input) else { return Ok(None) };
+        let indexed = self.indexed.get(&input.name).cloned().unwrap_or_default();
+        let is_single = |(number, size): &(usize, &Cuttable)| {
+            sizes[*number].len() == 1 && size.has_slices && indexed.contains(&size.name)
+        };
+        let single = self.cuttable.iter().enumerate().find(is_single);
+        let Some((number, count)) = single.map(|(number, size)| (number, size.count)) else {
+            return Ok(None);
+        };
+        let mut wider = sizes.clone();
+        let left = sizes[number][0];
+        wider[number] = if left + 1 < count { vec![left, left + 1] } else { vec![left - 1, left] };
+        let all = |place: u8| [values, &[same.with_index(place)]].concat();
+        for place in [0, 1] {
+            let is_left = self.tries < self.shrinker.most_tries;
+            if !is_left || self.test(&wider, &all(place))? != TestAnswer::Bad {
+                return Ok(None);
+            }
+        }
+        let last = [values, &[same.with_index(0), same.with_last_index(1)]].concat();
+        let is_left = self.tries < self.shrinker.most_tries;
+        let is_lost = is_left && self.test(&wider, &last)? == TestAnswer::Good;
+        Ok(is_lost.then(|| same.need()))
+    }
+
     /// What `sizes` and `values` mean for the inputs. A scalar near to a size never exceeds it.
-    fn input_cut(&self, sizes: &SizeCut, values: &[(String, SimpleValues)]) -> InputCut {
+    fn input_cut(&self, sizes: &SizeCut, values: &[NewValues]) -> InputCut {
         let mut cut = InputCut { values: values.to_vec(), ..InputCut::default() };
         for (size, slices) in self.cuttable.iter().zip(sizes) {
             if size.has_slices {
@@ -380,11 +468,7 @@ impl CutSearch<'_, '_, '_> {
         self.shrinker.fixture.cut_inputs(cut, &self.indexed)
     }
 
-    fn test(
-        &mut self,
-        sizes: &SizeCut,
-        values: &[(String, SimpleValues)],
-    ) -> Result<TestAnswer, TryError> {
+    fn test(&mut self, sizes: &SizeCut, values: &[NewValues]) -> Result<TestAnswer, TryError> {
         let cut = self.input_cut(sizes, values);
         if let Some(&answer) = self.answers.get(&cut) {
             return Ok(answer);
@@ -430,7 +514,7 @@ impl CutSearch<'_, '_, '_> {
     }
 
     /// Takes the cut of `sizes` and `values` for the one to be written, if it shows the finding.
-    fn settle(&mut self, sizes: &SizeCut, values: &[(String, SimpleValues)]) {
+    fn settle(&mut self, sizes: &SizeCut, values: &[NewValues]) {
         let cut = self.input_cut(sizes, values);
         if let Some(finding) = self.kept.get(&cut).cloned() {
             self.best = Some(BestCut { cut, lengths: sizes.clone(), finding, weight: [0, 0] });

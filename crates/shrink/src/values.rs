@@ -34,10 +34,10 @@ fn with_values(input: &CutInput, values: &SimpleValues) -> Vec<u8> {
     simple.bytes
 }
 
-/// Halves of elements that may become zeros: each is cut in two where it may not.
+/// Halves of elements that may have another value: each is cut in two where it may not.
 pub(super) struct ElementHalves {
     open: Vec<std::ops::Range<usize>>,
-    zeros: Vec<std::ops::Range<usize>>,
+    replaced: Vec<std::ops::Range<usize>>,
     tries_left: usize,
 }
 
@@ -45,16 +45,19 @@ impl ElementHalves {
     pub(super) fn new(count: usize) -> ElementHalves {
         let halves = vec![0..count / 2, count / 2..count];
         let open = if count > 1 { halves } else { Vec::new() };
-        ElementHalves { open, zeros: Vec::new(), tries_left: MOST_ELEMENT_TRIES }
+        ElementHalves { open, replaced: Vec::new(), tries_left: MOST_ELEMENT_TRIES }
     }
 
-    /// The zeros to try next; none if all was tried.
-    pub(super) fn next_zeros(&self) -> Option<SimpleValues> {
+    /// The elements to replace next; none if all was tried.
+    pub(super) fn next_ranges(&self) -> Option<Vec<std::ops::Range<usize>>> {
         let next = self.open.first().filter(|_| self.tries_left > 0)?;
-        Some(zeros_at(self.zeros.iter().chain([next])))
+        let mut ranges: Vec<std::ops::Range<usize>> =
+            self.replaced.iter().chain([next]).cloned().collect();
+        ranges.sort_by_key(|range| range.start);
+        Some(ranges)
     }
 
-    /// Notes whether the finding stayed with [`ElementHalves::next_zeros`].
+    /// Notes whether the finding stayed with [`ElementHalves::next_ranges`].
     pub(super) fn note(&mut self, is_kept: bool) {
         if self.open.is_empty() {
             return;
@@ -62,7 +65,7 @@ impl ElementHalves {
         let part = self.open.remove(0);
         self.tries_left -= 1;
         if is_kept {
-            self.zeros.push(part);
+            self.replaced.push(part);
         } else if part.len() > 1 {
             let middle = part.start + part.len() / 2;
             self.open.extend([part.start..middle, middle..part.end]);
@@ -70,35 +73,28 @@ impl ElementHalves {
     }
 }
 
-fn zeros_at<'r>(ranges: impl Iterator<Item = &'r std::ops::Range<usize>>) -> SimpleValues {
-    let mut ranges: Vec<std::ops::Range<usize>> = ranges.cloned().collect();
-    ranges.sort_by_key(|range| range.start);
-    SimpleValues::ZerosAt(ranges)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn halves_that_do_stay_zeros_and_others_are_cut_in_two() {
+    fn halves_that_do_stay_replaced_and_others_are_cut_in_two() {
         // Element 5 of 8 is needed.
         let mut halves = ElementHalves::new(8);
         let mut last_kept = None;
-        while let Some(zeros) = halves.next_zeros() {
-            let SimpleValues::ZerosAt(ranges) = &zeros else { panic!("zeros") };
+        while let Some(ranges) = halves.next_ranges() {
             let is_kept = !ranges.iter().any(|range| range.contains(&5));
             halves.note(is_kept);
             if is_kept {
-                last_kept = Some(zeros);
+                last_kept = Some(ranges);
             }
         }
-        assert_eq!(last_kept, Some(SimpleValues::ZerosAt(vec![0..4, 4..5, 6..8])));
+        assert_eq!(last_kept, Some(vec![0..4, 4..5, 6..8]));
     }
 
     #[test]
     fn a_single_element_has_no_halves() {
-        assert_eq!(ElementHalves::new(1).next_zeros(), None);
-        assert_eq!(ElementHalves::new(0).next_zeros(), None);
+        assert_eq!(ElementHalves::new(1).next_ranges(), None);
+        assert_eq!(ElementHalves::new(0).next_ranges(), None);
     }
 }

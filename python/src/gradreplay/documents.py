@@ -53,7 +53,6 @@ Gradients: TypeAlias = Literal["match", "mismatch", "unchecked"]
 HunkKind: TypeAlias = Literal[
     "lines", "adds_file", "removes_file", "renames_file", "changes_mode", "changes_file"
 ]
-LengthAnswer: TypeAlias = Literal["gone", "untestable", "shown", "weaker"]
 Number: TypeAlias = float
 ObstacleEffect: TypeAlias = Literal["no_shadow", "ends_where_run", "not_reached"]
 Other: TypeAlias = Literal["trusted", "captured", "oracle"]
@@ -84,6 +83,7 @@ StepPass: TypeAlias = Literal["forward", "backward"]
 StepVerdict: TypeAlias = Literal["well", "found", "untestable"]
 StraightThrough: TypeAlias = Literal["slope", "slope_of_held_scale", "unrounded"]
 Tool: TypeAlias = Literal["memcheck", "racecheck", "initcheck", "synccheck"]
+TryAnswer: TypeAlias = Literal["gone", "untestable", "shown", "weaker"]
 Verdict: TypeAlias = Literal[
     "identical", "equivalent", "unchecked", "unknown", "untestable", "diverged", "failed"
 ]
@@ -2584,6 +2584,8 @@ class Shrinking(Report):
     sizes: tuple[ShrunkSize, ...]
     values: tuple[SimpleValues, ...]
     """The inputs with simple values."""
+    needs: tuple[ValueNeed, ...]
+    """What the finding needs of values that are not simple, or must be as simple."""
     tries: int
     end: ShrinkEndWord | None
     bytes: int
@@ -3316,7 +3318,13 @@ class TestedFixture:
 @dataclass(frozen=True, kw_only=True)
 class TriedLength:
     length: int
-    answer: LengthAnswer
+    answer: TryAnswer
+
+
+@dataclass(frozen=True, kw_only=True)
+class TriedValue:
+    value: Number
+    answer: TryAnswer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -3331,6 +3339,19 @@ class UntestableCommit:
     fixture: str
     commit: Revision
     reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValueNeed:
+    input: str
+    text: str
+    """What the finding needs, with the tries behind it."""
+    places: tuple[tuple[int, ...], ...]
+    """The index of each element, along each dimension."""
+    equal_to: str | None
+    """The scalar input that has to have the same value; null where there is none."""
+    tried: tuple[TriedValue, ...]
+    """Other values that were tried there, with all else as in the smallest fixture."""
 
 
 @dataclass(frozen=True, kw_only=True)

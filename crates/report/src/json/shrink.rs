@@ -4,13 +4,15 @@ use serde::Serialize;
 
 use crate::shrink::{
     ShrinkEntry, conclude_shrinking, describe_finding, describe_need, describe_tried,
-    describe_values,
+    describe_tried_values, describe_value_need, describe_values,
 };
 use crate::{Revision, RunRecord};
 use replay_base::summary::Number;
+use replay_base::tensor::unravel_index;
 use replay_engine::judge::Finding;
+use replay_fixture::fixture::ElementValue;
 use replay_search::TestAnswer;
-use replay_shrink::{CutEnd, CutReport, ShrinkAnswer, ShrunkSize};
+use replay_shrink::{CutEnd, CutReport, ShrinkAnswer, ShrunkSize, ValueNeed};
 
 /// The version of the document; it grows when a field changes its meaning or goes.
 const SCHEMA: &str = "replay-shrink/1";
@@ -35,6 +37,8 @@ struct ShrinkDocument<'a> {
     sizes: Vec<ShrunkSizeTold<'a>>,
     /// The inputs with simple values.
     values: Vec<SimpleValuesTold<'a>>,
+    /// What the finding needs of values that are not simple, or must be as simple.
+    needs: Vec<ValueNeedTold<'a>>,
     tries: usize,
     end: Option<ShrinkEndWord>,
     /// The bytes of the whole fixture's files.
@@ -107,12 +111,12 @@ struct ShrunkSizeTold<'a> {
 #[derive(Serialize, schemars::JsonSchema)]
 struct TriedLengthTold {
     length: usize,
-    answer: LengthAnswer,
+    answer: TryAnswer,
 }
 
 #[derive(Clone, Copy, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum LengthAnswer {
+enum TryAnswer {
     /// The finding is there.
     Shown,
     Gone,
@@ -121,10 +125,41 @@ enum LengthAnswer {
     Untestable,
 }
 
+impl From<TestAnswer> for TryAnswer {
+    fn from(answer: TestAnswer) -> TryAnswer {
+        match answer {
+            TestAnswer::Bad => TryAnswer::Shown,
+            TestAnswer::Good => TryAnswer::Gone,
+            TestAnswer::Other => TryAnswer::Weaker,
+            TestAnswer::Skip => TryAnswer::Untestable,
+        }
+    }
+}
+
 #[derive(Serialize, schemars::JsonSchema)]
 struct SimpleValuesTold<'a> {
     input: &'a str,
     text: String,
+}
+
+#[derive(Serialize, schemars::JsonSchema)]
+struct ValueNeedTold<'a> {
+    input: &'a str,
+    /// What the finding needs, with the tries behind it.
+    text: String,
+    /// The index of each element, along each dimension.
+    places: Vec<Vec<usize>>,
+    /// The scalar input that has to have the same value; null where there is none.
+    equal_to: Option<&'a str>,
+    /// Other values that were tried there, with all else as in the smallest fixture.
+    tried: Vec<TriedValueTold>,
+}
+
+#[derive(Serialize, schemars::JsonSchema)]
+struct TriedValueTold {
+    #[serde(with = "Number")]
+    value: f64,
+    answer: TryAnswer,
 }
 
 #[derive(Serialize, schemars::JsonSchema)]
@@ -168,6 +203,7 @@ pub fn render_shrink_json(entry: &ShrinkEntry<'_>, run: &RunRecord) -> String {
         values: values
             .map(|(input, values)| SimpleValuesTold { input, text: describe_values(values) })
             .collect(),
+        needs: report.into_iter().flat_map(|report| &report.needs).map(build_json_need).collect(),
         tries,
         end,
         bytes: entry.bytes,
@@ -180,15 +216,10 @@ pub fn render_shrink_json(entry: &ShrinkEntry<'_>, run: &RunRecord) -> String {
 }
 
 fn build_json_size(size: &ShrunkSize) -> ShrunkSizeTold<'_> {
-    let tried = size.tried.iter().map(|&(length, answer)| {
-        let answer = match answer {
-            TestAnswer::Bad => LengthAnswer::Shown,
-            TestAnswer::Good => LengthAnswer::Gone,
-            TestAnswer::Other => LengthAnswer::Weaker,
-            TestAnswer::Skip => LengthAnswer::Untestable,
-        };
-        TriedLengthTold { length, answer }
-    });
+    let tried = size
+        .tried
+        .iter()
+        .map(|&(length, answer)| TriedLengthTold { length, answer: answer.into() });
     let need = describe_need(size);
     let tries = describe_tried(size);
     ShrunkSizeTold {
@@ -197,6 +228,23 @@ fn build_json_size(size: &ShrunkSize) -> ShrunkSizeTold<'_> {
         after: size.kept.len(),
         slices: size.has_slices.then_some(&size.kept),
         text: if tries.is_empty() { need } else { format!("{need}; {tries}") },
+        tried: tried.collect(),
+    }
+}
+
+fn build_json_need(need: &ValueNeed) -> ValueNeedTold<'_> {
+    let tried = need.tried.iter().map(|&(value, answer)| TriedValueTold {
+        value: match value {
+            ElementValue::Whole(number) => number as f64,
+            ElementValue::Real(number) => number,
+        },
+        answer: answer.into(),
+    });
+    ValueNeedTold {
+        input: &need.input,
+        text: format!("{}; {}", describe_value_need(need), describe_tried_values(need)),
+        places: need.places.iter().map(|place| unravel_index(*place, &need.shape)).collect(),
+        equal_to: need.equal_to.as_deref(),
         tried: tried.collect(),
     }
 }
