@@ -1,9 +1,10 @@
 //! Which hunks of a commit carry its defect, and the way back.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 
 use crate::bisect_cli::{BROKEN, RIGHT, WRONG, history, masked};
-use crate::common::env::{Run, TestEnv};
+use crate::common::env::{Run, TestEnv, harness};
 
 const CALL: &str = "run(x, y, n);";
 
@@ -227,6 +228,54 @@ fn what_cannot_be_blamed_is_said() {
     error: there is no folder none for the patch
     hint: make it, or name another file with --patch
     "#);
+}
+
+#[test]
+fn a_commit_that_changes_no_line_is_refused_with_what_it_changes() {
+    let env = TestEnv::new();
+    let harness = harness(&format!("include = [\"lib\"]\ncall = {CALL:?}"));
+    env.repo.write("replay.toml", harness.replace("[\"k.cu\"]", "[\"src\"]"));
+    env.repo.write(".gitignore", "fixtures\n");
+    env.repo.write("lib/other.h", "\n");
+    env.repo.write("src/k.cu", BEFORE);
+    env.write_tiny();
+    let mut ids = vec![env.repo.commit("A kernel")];
+    fs::rename(env.path("src/k.cu"), env.path("src/kernel.cu")).unwrap();
+    ids.push(env.repo.commit("Rename"));
+    fs::set_permissions(env.path("src/kernel.cu"), Permissions::from_mode(0o755)).unwrap();
+    ids.push(env.repo.commit("Let it run"));
+    ids.push(env.repo.commit("Nothing"));
+    for (submodule, subject) in [("1", "Add a library"), ("2", "Move the library")] {
+        fs::remove_file(env.path("lib/other.h")).ok();
+        let entry = format!("160000,{},lib/deep", submodule.repeat(40));
+        env.repo.git(&["update-index", "--add", "--cacheinfo", &entry]);
+        env.repo.write("notes.txt", subject);
+        fs::create_dir_all(env.path("lib/deep")).unwrap();
+        ids.push(env.repo.commit(subject));
+    }
+    let revisions = ["main~4", "main~3", "main~2", "main~1", "main"];
+    let refusals = revisions.map(|rev| refusal(&env, rev, &ids));
+    insta::assert_snapshot!(refusals.join("\n"), @"
+    main~4:
+    refused: [C1] is no worse than its parent: identical
+    hint: it renames files and changes no line: `replay bisect FIXTURE --good REV --bad REV` finds the commit with the defect
+
+    main~3:
+    refused: [C2] is no worse than its parent: identical
+    hint: it changes modes of files and no line: `replay bisect FIXTURE --good REV --bad REV` finds the commit with the defect
+
+    main~2:
+    refused: [C2] and [C3] have the same sources
+    hint: it changes no file: `replay bisect FIXTURE --good REV --bad REV` finds the commit with the defect
+
+    main~1:
+    refused: [C4] is no worse than its parent: identical
+    hint: it adds or removes the submodule lib/deep, whose files no replay reads: name a folder of its headers in `system_include`, or a copy in `overlay`
+
+    main:
+    refused: [C5] is no worse than its parent: identical
+    hint: it moves the submodule lib/deep, whose files no replay reads: search there, from 1111111 to 2222222, with a harness that names the submodule's own `repository`
+    ");
 }
 
 /// The lines of a refused `replay blame`.

@@ -20,7 +20,7 @@ use super::{BisectError, Bisection, Event, GoodEnds, SearchListener, Trusted, fl
 use replay_engine::judge::{
     Accesses, LaunchChange, OutputPicture, Verdict, check_trial_accesses, diff_launches,
 };
-use replay_history::Commit;
+use replay_history::{Commit, LinelessChange};
 use replay_search::{Conclusion, EndsRefusal, TestAnswer, Warning};
 
 /// The search tests the acquitted commit with the largest diff, needed or not, in a history of at most this
@@ -72,6 +72,8 @@ pub struct SearchReport {
     pub axis: Option<String>,
     /// Which of the culprit's hunks carry the defect, if it was asked for.
     pub hunks: Option<HunkAnswer>,
+    /// What a commit changes that is no worse than its parent, if that is no line.
+    pub lineless: Option<LinelessChange>,
     commits: HashMap<u32, Commit>,
     seen: HashMap<u32, Seen>,
 }
@@ -181,7 +183,26 @@ impl Bisection<'_> {
             report.behind = self.search_behind(&planned, &report, MOST_BEHIND)?;
         }
         report.hunks = self.search_hunks(&planned, &report, listener)?;
+        report.lineless = self.find_lineless_change(ends, &report)?;
         Ok(report)
+    }
+
+    /// What the commit that is no worse than its parent changes, where that is no line of a file.
+    fn find_lineless_change(
+        &self,
+        ends: &BisectEnds,
+        report: &SearchReport,
+    ) -> Result<Option<LinelessChange>, BisectError> {
+        let is_refused = report.ending() == SearchEnd::Refused;
+        match (ends, report.good_ends) {
+            (BisectEnds::Claimed { good, bad }, Some(GoodEnds::Parent)) if is_refused => {
+                let ([parent], [commit]) = (good.as_slice(), bad.as_slice()) else {
+                    return Ok(None);
+                };
+                Ok(self.history.find_lineless_change(parent, commit)?)
+            }
+            _ => Ok(None),
+        }
     }
 
     /// The same without a search for further changes.
@@ -387,6 +408,7 @@ fn conclude_search(
         grouped: steady.grouped,
         axis: planned.bisection.along.axis_name().map(str::to_owned),
         hunks: None,
+        lineless: None,
         commits,
         seen,
     })

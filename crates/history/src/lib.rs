@@ -17,6 +17,7 @@ mod hunks;
 mod keys;
 mod libgit2;
 mod lineage;
+mod lineless;
 mod memory;
 mod objects;
 mod opened;
@@ -48,6 +49,7 @@ pub use error::{
 };
 pub use graph::{CommitGraph, GraphNode};
 pub use hunks::{ConflictCause, Hunk, HunkConflict, HunkKind, HunkedChange, Merge, Reversal};
+pub use lineless::LinelessChange;
 pub use other_revisions::OtherRevisionPath;
 pub use overlay::{OVERLAY, Overlay};
 pub use source_set::{

@@ -10,6 +10,7 @@ use super::text::caused_by;
 use replay_bisect::{Direction, GoodEnds, Oldest, On, SearchReport, Seen, SharedDefect};
 use replay_engine::judge::Verdict;
 use replay_engine::trial::Status;
+use replay_history::LinelessChange;
 use replay_search::{EndsRefusal, UnclearEnd};
 
 /// The source of the claim about an end.
@@ -96,7 +97,8 @@ pub(super) fn render_refusal_text(report: &SearchReport, refusal: &EndsRefusal) 
     let is_lost =
         matches!(refusal, EndsRefusal::EndsDisagree { bad_is_good, .. } if !bad_is_good.is_empty());
     let outside = outside_advice(&report.captured).filter(|_| is_lost);
-    let advice = outside.unwrap_or(advice);
+    let lineless = report.lineless.as_ref().filter(|change| explains_refusal(change, refusal));
+    let advice = lineless.map(advise_on_lineless).or(outside).unwrap_or(advice);
     let unclear: Vec<&UnclearEnd> = match refusal {
         EndsRefusal::UnclearEnds { good, bad } => good.iter().chain(bad).collect(),
         _ => Vec::new(),
@@ -114,6 +116,36 @@ pub(super) fn render_refusal_text(report: &SearchReport, refusal: &EndsRefusal) 
     }
     out.line(ReportLine::with_style(DIM, "hint:").and(format!(" {advice}")));
     out
+}
+
+/// Whether the same sources, or a commit that is no worse than its parent, come of a change without lines.
+fn explains_refusal(change: &LinelessChange, refusal: &EndsRefusal) -> bool {
+    match refusal {
+        EndsRefusal::SameVariant { .. } => {
+            matches!(change, LinelessChange::Nothing | LinelessChange::Submodule { .. })
+        }
+        EndsRefusal::EndsDisagree { good_is_bad, .. } => good_is_bad.is_empty(),
+        _ => false,
+    }
+}
+
+/// What to do about a commit that changes no line.
+fn advise_on_lineless(change: &LinelessChange) -> String {
+    const OTHER: &str =
+        "`replay bisect FIXTURE --good REV --bad REV` finds the commit with the defect";
+    match change {
+        LinelessChange::Nothing => format!("it changes no file: {OTHER}"),
+        LinelessChange::Names => format!("it renames files and changes no line: {OTHER}"),
+        LinelessChange::Modes => format!("it changes modes of files and no line: {OTHER}"),
+        LinelessChange::Submodule { path, old: Some(old), new: Some(new) } => format!(
+            "it moves the submodule {path}, whose files no replay reads: search there, from {old} to \
+             {new}, with a harness that names the submodule's own `repository`"
+        ),
+        LinelessChange::Submodule { path, .. } => format!(
+            "it adds or removes the submodule {path}, whose files no replay reads: name a folder of \
+             its headers in `system_include`, or a copy in `overlay`"
+        ),
+    }
 }
 
 /// The causes of many lines, such as tracebacks, of an untestable end.
