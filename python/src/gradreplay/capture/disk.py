@@ -27,6 +27,8 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY
 # So few files are synchronised without a thread to help, and by so many threads at most.
 _SYNCED_BY_ONE = 8
 _MOST_HELPERS = 3
+# A file of so many bytes is begun to be put on the disk at once.
+_LARGE = 1 << 16
 # The names of files and folders that are not whole yet.
 _PART = re.compile(r"\..*\.[0-9a-f]{16}\.part", re.DOTALL)
 
@@ -242,18 +244,25 @@ def opened(path: str | Path, flags: int) -> Iterator[int]:
         os.close(descriptor)
 
 
-def write(descriptor: int, pieces: Iterable[Any]) -> None:
-    """Writes pieces of bytes where a file is at the moment, without a copy of any."""
+def write(descriptor: int, pieces: Iterable[Any]) -> int:
+    """Writes pieces of bytes where a file is at the moment, without a copy of any; returns how many."""
+    count = 0
     for piece in pieces:
         rest = memoryview(piece)
         while rest:
-            rest = rest[os.write(descriptor, rest) :]
+            written = os.write(descriptor, rest)
+            rest = rest[written:]
+            count += written
+    return count
 
 
 def _write_new(path: str, pieces: Iterable[Any]) -> None:
-    """Writes a file that is not there yet, and has the kernel begin to put it on the disk."""
+    """Writes a file that is not there yet, and has the kernel begin to put it on the disk.
+
+    To begin with a small one takes longer than to put it there with others, as measured."""
     with opened(path, NEW) as file:
-        write(file, pieces)
+        if write(file, pieces) < _LARGE:
+            return
         with contextlib.suppress(AttributeError, OSError):
             # The kernel does so with what is said not to be needed again.
             os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)

@@ -254,6 +254,10 @@ class _TorchStep(ModelStep):
         # By path, and by class: modules of one class are imported alike.
         self._built: dict[str, tuple[str, str | None]] = {}
         self._targets: dict[type, Target] = {}
+        # By path, the parameters of a module, as long as the step.
+        self._parameters = {
+            path: frozenset(map(id, module.parameters())) for path, module in model.modules.items()
+        }
         device = next((str(one.device) for one in model.module.parameters()), "cpu")
         parameters = sum(1 for _ in model.module.parameters())
         count = 16 * len(model.modules) + 2 * parameters
@@ -276,11 +280,11 @@ class _TorchStep(ModelStep):
         """The parameters of captured modules below a path."""
         prefix = f"{path}." if path else ""
         inner = [
-            module
-            for other, module in self.model.modules.items()
+            own
+            for other, own in self._parameters.items()
             if other != path and other.startswith(prefix)
         ]
-        return frozenset(id(one) for module in inner for one in module.parameters())
+        return frozenset[int]().union(*inner)
 
     # How a replay builds a module
 
