@@ -72,7 +72,21 @@ fn split_blame_words(args: &BlameArgs) -> CliResult<(Vec<PathBuf>, &str)> {
         ))
         .with_hint("replay blame FIXTURE... REV"));
     }
+    // No revision of git has two dots in its name.
+    if let Some((good, bad)) = rev.split_once("..") {
+        let ends = format!("--good {} --bad {}", named_end(good), named_end(bad));
+        return Err(CommandError::new(format!("{rev} is a range, and blame takes one commit"))
+            .with_hint(format!("`replay bisect FIXTURE {ends} --hunks` searches a range")));
+    }
     Ok((fixtures::expand_fixtures(named_fixtures), rev))
+}
+
+/// An end of a range as git reads it.
+fn named_end(end: &str) -> &str {
+    match end.trim_start_matches('.') {
+        "" => "HEAD",
+        named => named,
+    }
 }
 
 /// Compares the commit with its parent, and finds the hunks behind the difference.

@@ -1,7 +1,7 @@
 //! Fixtures that are made of another one: in a new folder, with the harness of the other.
 
-use std::fs;
 use std::path::Path;
+use std::{fs, io};
 
 use ::replay::fixture::{Fixture, harness_from};
 
@@ -9,12 +9,23 @@ use super::draft::quote_toml;
 use super::error::{CliResult, CommandError, ErrorContext};
 
 /// Refuses a folder where something is; `hint` says what to do.
+///
+/// Refused as well where no folder can be made: what is found out in minutes is not to be lost then.
 pub fn check_is_new(folder: &Path, hint: &str) -> CliResult<()> {
     if folder.symlink_metadata().is_err() {
-        return Ok(());
+        return check_can_be_made(folder, hint);
     }
     let message = format!("{} exists and is left as it is", folder.display());
     Err(CommandError::new(message).with_hint(hint))
+}
+
+fn check_can_be_made(folder: &Path, hint: &str) -> CliResult<()> {
+    let above = folder.ancestors().skip(1).find(|above| above.symlink_metadata().is_ok());
+    let above = above.filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // The name of the folder that is tried says nothing.
+    let made = tempfile::tempdir_in(above).map(drop).map_err(|error| io::Error::from(error.kind()));
+    let message = || format!("cannot make the folder {}", folder.display());
+    made.context(message).map_err(|error| error.with_hint(hint))
 }
 
 /// Makes `folder` and lets `fill` write to it, as a whole or not at all.

@@ -12,7 +12,7 @@ use ::replay::report::{
     render_shrink_json, render_shrink_text, shrink_tried_line,
 };
 use ::replay::search::TestAnswer;
-use ::replay::shrink::{CutReport, FixtureShrinker, ShrinkAnswer};
+use ::replay::shrink::{CutEnd, CutReport, FixtureShrinker, ShrinkAnswer};
 use clap::ValueEnum;
 
 use super::completions::{fixture_completer, revision_completer};
@@ -176,6 +176,9 @@ fn print_next_commands(args: &ShrinkArgs, entry: &ShrinkEntry<'_>, session: &Ses
     let Some(written) = &entry.written else {
         if matches!(entry.answer, ShrinkAnswer::NoFinding) && args.against.is_none() {
             println!("hint: --against REV keeps what differs from a trusted revision");
+        }
+        if let ShrinkAnswer::NothingSmaller { end: CutEnd::OutOfTries, .. } = entry.answer {
+            println!("hint: --max-tries N allows more");
         }
         return;
     };

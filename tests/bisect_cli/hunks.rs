@@ -193,7 +193,16 @@ fn what_cannot_be_blamed_is_said() {
     let (env, ids) = history(TestEnv::new(), &[RIGHT, ("2.0f * x[i]", "")]);
     env.repo.commit_file("notes.txt", "a\n", "Take notes");
     let mut told = Vec::new();
-    for words in ["main~2", "main~1", "main", "nowhere", "fixtures/tiny", "main --patch none/a"] {
+    for words in [
+        "main~2",
+        "main~1",
+        "main",
+        "nowhere",
+        "main~2..main",
+        "main~1...",
+        "fixtures/tiny",
+        "main --patch none/a",
+    ] {
         let run = blame(&env, words);
         // Progress is in the order in which tests end.
         let lines = run.stdout.lines().chain(run.stderr.lines());
@@ -219,6 +228,14 @@ fn what_cannot_be_blamed_is_said() {
 
     nowhere: Some(128)
     error: unknown revision `nowhere`
+
+    main~2..main: Some(128)
+    error: main~2..main is a range, and blame takes one commit
+    hint: `replay bisect FIXTURE --good main~2 --bad main --hunks` searches a range
+
+    main~1...: Some(128)
+    error: main~1... is a range, and blame takes one commit
+    hint: `replay bisect FIXTURE --good main~1 --bad HEAD --hunks` searches a range
 
     fixtures/tiny: Some(128)
     error: fixtures/tiny is a fixture, and the last word is the commit

@@ -140,7 +140,7 @@ fn shows_what_is_printed(document: &str, count: usize) {
 
 #[test]
 fn the_readme_shows_what_the_program_prints() {
-    shows_what_is_printed("README.md", 4);
+    shows_what_is_printed("README.md", 6);
 }
 
 #[test]

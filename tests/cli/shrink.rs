@@ -72,7 +72,7 @@ fn the_needed_slices_and_the_lengths_that_were_tried_are_told() {
 
     values
       x  ones
-         the defect needs another number than 0 at [2]
+         the defect needs another number than 0; at [2] is enough
          tried: -1, 0.00097656, 1024 too; 0 not
 
     cut: 80 B -> 76 B, 13 tries
@@ -112,7 +112,7 @@ fn the_values_that_the_defect_needs_are_told_with_those_that_were_tried() {
     env.write_fixture("tiny", &tensors);
     let counted = IGNORING.replace("t[i] == ignored ? 0 : x[i] + t[i]", "x[i] + t[i]");
     env.repo.commit_file("k.cu", &counted, "Count all");
-    insta::assert_snapshot!(shrink(&env, "fixtures/tiny --rev main --against main~1 -o small").text(), @"
+    insta::assert_snapshot!(shrink(&env, "fixtures/tiny --rev main --against main~1").text(), @"
     exit code 0
     --- stdout
     tiny at b501f3c Count all
@@ -133,10 +133,11 @@ fn the_values_that_the_defect_needs_are_told_with_those_that_were_tried() {
 
     cut: 220 B -> 204 B, 11 tries
 
-    replay small --rev main --against main~1
-    replay small --rev main --snapshot && replay accept
+    replay fixtures/tiny-small --rev main --against main~1
+    replay fixtures/tiny-small --rev main --snapshot && replay accept
     ");
-    let json = shrink(&env, "fixtures/tiny --against main~1 --rev main -o again --format json");
+    let json =
+        shrink(&env, "fixtures/tiny --against main~1 --rev main -o fixtures/again --format json");
     let document: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
     insta::assert_snapshot!(document["needs"], @r#"
     [{"equal_to":"ignored","input":"t","places":[[0]],"text":"the defect needs -100, the value of ignored; tried: -101, -99, -1, 0, 1 not; another one there and in ignored too","tried":[{"answer":"gone","value":-101.0},{"answer":"gone","value":-99.0},{"answer":"gone","value":-1.0},{"answer":"gone","value":0.0},{"answer":"gone","value":1.0}]}]
@@ -148,11 +149,11 @@ fn the_values_that_the_defect_needs_are_told_with_those_that_were_tried() {
     let labels = [0; 12];
     let x = ("x", DType::F32, &[3][..], &numbers[..]);
     env.write_fixture("large", &[x, ("t", DType::I32, &[3], &labels), tensors[2]]);
-    let words = "fixtures/large --rev main --against main~2 -o clipped";
+    let words = "fixtures/large --rev main --against main~2";
     insta::assert_snapshot!(shrink(&env, words).text(), @"
     exit code 0
     --- stdout
-    large at 15ee57d Clip
+    large at c512c6b Clip
     against 9a0c299 A kernel
 
     finding
@@ -171,8 +172,8 @@ fn the_values_that_the_defect_needs_are_told_with_those_that_were_tried() {
 
     cut: 220 B -> 204 B, 23 tries
 
-    replay clipped --rev main --against main~2
-    replay clipped --rev main --snapshot && replay accept
+    replay fixtures/large-small --rev main --against main~2
+    replay fixtures/large-small --rev main --snapshot && replay accept
     ");
 }
 
@@ -209,6 +210,15 @@ fn without_a_smaller_fixture_nothing_is_written() {
 
     untestable: the trusted revision fails: launch error
     ");
+    insta::assert_snapshot!(refused("fixtures/tiny --rev main --against main~1 --max-tries 1"), @"
+    exit code 1
+    --- stdout
+    tiny at 3d7125c Faster
+    against c66bb0e A kernel
+
+    not cut: y is wrong, 2097152 x noise; the tries ran out, and no smaller fixture of 1 try shows it
+    hint: --max-tries N allows more
+    ");
     // All four are needed.
     let kernel = RIGHT.replace("2 * x[i]", "(n == 4 ? 3 : 2) * x[i]");
     env.repo.commit_file("k.cu", &kernel, "For four");
@@ -220,7 +230,8 @@ fn without_a_smaller_fixture_nothing_is_written() {
     tiny at 5cebc53 For four
     against c66bb0e A kernel
 
-    not cut: y is wrong, 2097152 x noise; every smaller fixture loses it, in 4 tries
+    not cut: y is wrong, 2097152 x noise; the tries ran out, and no smaller fixture of 4 tries shows it
+    hint: --max-tries N allows more
     ");
     env.repo.commit_file("k.cu", &RIGHT.replace("2 * x[i]", "3 * x[i]"), "Thrice");
     env.write_fixture("one", &[("x", DType::F32, &[1], &ones[..4])]);
@@ -269,6 +280,12 @@ fn what_cannot_be_asked_for_is_refused_before_anything_is_replayed() {
     error: invalid value 'many' for '--max-tries <N>': not a whole number of at least 1
 
     For more information, try '--help'.
+    ");
+    fs::write(env.path("file"), "").unwrap();
+    insta::assert_snapshot!(refused("fixtures/tiny -o file/small"), @"
+    error: cannot make the folder file/small
+    caused by: not a directory
+    hint: name another folder: -o DIR
     ");
     insta::assert_snapshot!(refused("fixtures/absent"), @"
     error: there is no fixture folder fixtures/absent

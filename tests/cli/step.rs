@@ -268,8 +268,8 @@ fn each_fault_of_the_request_is_told() {
     insta::assert_snapshot!(told("fixtures/none"), @r"
     exit code 128
     --- stderr
-    error: fixtures/none is not a step: it holds no step.toml
-    hint: capture.model writes steps; `replay help page step` says how
+    error: there is no folder fixtures/none
+    hint: name the folder of a step, with step.toml in it
     ");
     insta::assert_snapshot!(told("fixtures/s/layer"), @r"
     exit code 128
@@ -343,5 +343,6 @@ fn each_fault_of_the_request_is_told() {
       1 | model = 3
         |         ^
       invalid type: integer `3`, expected a string
+    hint: capture.model writes it; `replay help page step` says what it holds
     ");
 }

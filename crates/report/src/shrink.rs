@@ -115,8 +115,12 @@ pub(crate) fn conclude_shrinking(entry: &ShrinkEntry<'_>) -> ReportLine {
                     format!("interrupted after {}", format_tries(*tries))
                 }
                 CutEnd::Complete if *tries == 0 => "there is nothing to cut".to_owned(),
-                CutEnd::Complete | CutEnd::OutOfTries => {
+                CutEnd::Complete => {
                     format!("every smaller fixture loses it, in {}", format_tries(*tries))
+                }
+                CutEnd::OutOfTries => {
+                    let tries = format_tries(*tries);
+                    format!("the tries ran out, and no smaller fixture of {tries} shows it")
                 }
             };
             line.and(format!("{}; {why}", describe_finding(finding)))
@@ -329,29 +333,34 @@ pub(crate) fn describe_values(values: &SimpleValues) -> String {
     }
 }
 
-/// `the defect needs -100 at [1], the value of ignore_index`.
+/// `the defect needs -100, the value of ignore_index; at [1] is enough`.
 pub(crate) fn describe_value_need(need: &ValueNeed) -> String {
-    let count = need.shape.iter().product::<usize>();
-    let place = match need.places.as_slice() {
-        [_] if count == 1 => String::new(),
-        [place] => format!(" at {:?}", unravel_index(*place, &need.shape)),
-        [first, ..] => format!(
-            " at {}, the first at {:?}",
-            format_noun_count(need.places.len() as u64, "element"),
-            unravel_index(*first, &need.shape)
-        ),
-        [] => String::new(),
-    };
+    let elements = need.shape.iter().product::<usize>();
+    let first = need.places.first().map(|place| unravel_index(*place, &need.shape));
+    let place = first.map_or(String::new(), |first| match need.places.len() {
+        _ if elements == 1 => String::new(),
+        1 if need.count == 1 => format!(" at {first:?}"),
+        1 => format!("; at {first:?} is enough"),
+        places if places == elements => String::new(),
+        places => {
+            let places = format_noun_count(places as u64, "element");
+            if need.places.len() < need.count {
+                format!("; {places} are enough, the first at {first:?}")
+            } else {
+                format!(" at {places}, the first at {first:?}")
+            }
+        }
+    });
     let value = format_element(need.value);
     let words = match need.rule {
         ValueRule::AllEqual => {
-            return format!("the defect needs {count} equal elements");
+            return format!("the defect needs {elements} equal elements");
         }
         ValueRule::Many => {
             return "the defect needs values that are not all 0".to_owned();
         }
         ValueRule::Unclear => {
-            return format!("{value} does{place}, and no simple rule fits");
+            return format!("the defect is there with {value}{place}, and no simple rule fits");
         }
         ValueRule::Only => value,
         ValueRule::NotFinite => "NaN or an infinity".to_owned(),
@@ -385,7 +394,11 @@ pub(crate) fn describe_value_need(need: &ValueNeed) -> String {
         Some(scalar) => format!(", the value of {scalar}"),
         None => String::new(),
     };
-    format!("the defect needs {words}{place}{scalar}")
+    if place.starts_with(';') {
+        format!("the defect needs {words}{scalar}{place}")
+    } else {
+        format!("the defect needs {words}{place}{scalar}")
+    }
 }
 
 fn has_lost(need: &ValueNeed, number: i128) -> bool {
@@ -508,6 +521,7 @@ mod tests {
             input: "t".to_owned(),
             shape: shape.to_vec(),
             places: places.to_vec(),
+            count: places.len(),
             value,
             rule,
             equal_to: None,
@@ -520,6 +534,12 @@ mod tests {
         let whole = [(Whole(32), Good), (Whole(33), Bad), (Whole(48), Bad)];
         let cases = [
             ValueNeed { equal_to: Some("ignore_index".to_owned()), ..ignored.clone() },
+            ValueNeed {
+                equal_to: Some("ignore_index".to_owned()),
+                ..need(&[3], &[1], Whole(-100), ValueRule::Only, &lost)
+            },
+            ValueNeed { count: 3, ..need(&[8], &[1], Whole(-1), ValueRule::Negative, &lost) },
+            ValueNeed { count: 3, ..need(&[8], &[1, 2], Whole(-1), ValueRule::Negative, &lost) },
             ignored,
             need(&[2, 3], &[4], Real(f64::NAN), ValueRule::Only, &by_zero),
             need(&[2, 3], &[1, 4], Real(f64::NAN), ValueRule::NotFinite, &[(Real(0.0), Good)]),
@@ -539,6 +559,12 @@ mod tests {
         insta::assert_snapshot!(told.collect::<Vec<_>>().join("\n"), @"
         the defect needs -100, the value of ignore_index
         tried: 0, 1 not; another one there and in ignore_index too
+        the defect needs -100 at [1], the value of ignore_index
+        tried: 0, 1 not; another one there and in ignore_index too
+        the defect needs a negative number; at [1] is enough
+        tried: 0, 1 not
+        the defect needs a negative number; 2 elements are enough, the first at [1]
+        tried: 0, 1 not
         the defect needs -100
         tried: 0, 1 not
         the defect needs NaN at [1, 1]
@@ -561,7 +587,7 @@ mod tests {
         tried: 1 not at one of them; at all of them too
         the defect needs values that are not all 0
         tried: 0 not
-        0.3 does at [1], and no simple rule fits
+        the defect is there with 0.3 at [1], and no simple rule fits
         tried: 0 not
         ");
     }

@@ -13,8 +13,11 @@ use crate::values::{ElementHalves, list_simple_values};
 use replay_base::cache::CacheError;
 use replay_engine::backend::ReplayError;
 use replay_engine::judge::{Finding, FindingKind};
+use replay_engine::program::ProgramError;
 use replay_engine::trial::{AccessCheck, Lab, Subject};
-use replay_fixture::fixture::{CutInput, Cuttable, Fixture, FixtureError, InputCut, SimpleValues};
+use replay_fixture::fixture::{
+    CHOOSING_INPUT, CutInput, Cuttable, Fixture, FixtureError, InputCut, SimpleValues,
+};
 use replay_history::SourceSet;
 use replay_search::{CutSize, Shrinker, SizeCut, SizeRule, TestAnswer, find_size_rule};
 
@@ -393,10 +396,18 @@ impl CutSearch<'_, '_, '_> {
         }
         let harness = self.shrinker.fixture.harness.clone();
         let inputs = self.cut_inputs(&cut)?;
+        // A run of a program takes a second: simple real numbers say too little for that.
+        let is_slow = harness.program.is_some();
+        let is_simple = |name: &str| {
+            let simple = [SimpleValues::Zeros, SimpleValues::Ones];
+            values.iter().any(|(known, new)| known == name && simple.contains(new))
+        };
         let is_free = |input: &CutInput| {
-            let is_number = cut.numbers.iter().any(|(name, _)| *name == input.name);
+            let is_number = input.name == CHOOSING_INPUT
+                || cut.numbers.iter().any(|(name, _)| *name == input.name);
+            let is_left = is_slow && input.dtype.is_float() && is_simple(&input.name);
             let spec = harness.inputs.get(&input.name);
-            !is_number && spec.is_some_and(|spec| spec.constraint.is_none())
+            !is_number && !is_left && spec.is_some_and(|spec| spec.constraint.is_none())
         };
         let mut tester = |new_values: &[NewValues]| {
             if self.tries >= self.shrinker.most_tries {
@@ -539,9 +550,14 @@ impl CutSearch<'_, '_, '_> {
         };
         let subject = Arc::new(Subject::new(fixture));
         let wanted = &self.finding.kind;
-        let findings = match self.shrinker.judge(subject.clone(), lab, Some(wanted))? {
-            Judged::Untestable { reason } => return Ok(CutJudgement::Untestable(reason)),
-            Judged::Findings(findings) => findings,
+        let findings = match self.shrinker.judge(subject.clone(), lab, Some(wanted)) {
+            Ok(Judged::Findings(findings)) => findings,
+            Ok(Judged::Untestable { reason }) => return Ok(CutJudgement::Untestable(reason)),
+            // It called the revision with the whole fixture.
+            Err(ReplayError::Program(error @ ProgramError::Mistake { .. })) => {
+                return Ok(CutJudgement::Untestable(error.to_string()));
+            }
+            Err(error) => return Err(error.into()),
         };
         let mut alike = findings.iter().filter(|finding| self.finding.is_like(finding));
         let Some(kept) = alike.find(|finding| is_finding_kept(&self.finding, finding)).cloned()

@@ -22,8 +22,10 @@ pub struct ValueNeed {
     /// The name of the input.
     pub input: String,
     pub shape: Vec<usize>,
-    /// The elements, by row-major number.
+    /// Those of the elements with the value that are enough, by row-major number.
     pub places: Vec<usize>,
+    /// How many elements have the value.
+    pub count: usize,
     /// Their value.
     pub value: ElementValue,
     /// The simplest rule that fits all tries.
@@ -306,6 +308,7 @@ impl ValueClass<'_> {
             input: self.input.name.clone(),
             shape: self.input.shape.clone(),
             places: self.places.clone(),
+            count: self.places.len(),
             value: self.value,
             rule,
             equal_to: None,
@@ -552,6 +555,7 @@ impl<'a> EqualIndices<'a> {
             input: self.input.name.clone(),
             shape: self.input.shape.clone(),
             places: vec![self.count - 1],
+            count: self.count,
             value: ElementValue::Whole(0),
             rule: ValueRule::AllEqual,
             equal_to: None,

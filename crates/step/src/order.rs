@@ -61,6 +61,8 @@ pub struct LeftOutModule {
 /// Why a folder is no step.
 #[derive(Debug, thiserror::Error)]
 pub enum StepFileError {
+    #[error("there is no folder {path}")]
+    NoFolder { path: PathBuf },
     #[error("{path} is not a step: it holds no step.toml")]
     NoStep { path: PathBuf },
     #[error("failed to read {path}")]
@@ -87,7 +89,17 @@ impl StepFileError {
             StepFileError::NoStep { .. } => {
                 Some("capture.model writes steps; `replay help page step` says how".to_owned())
             }
-            _ => None,
+            StepFileError::NoFolder { .. } => {
+                Some("name the folder of a step, with step.toml in it".to_owned())
+            }
+            StepFileError::Read { .. } => None,
+            StepFileError::Toml { .. }
+            | StepFileError::Empty { .. }
+            | StepFileError::FolderTwice { .. }
+            | StepFileError::Outside { .. }
+            | StepFileError::Inside { .. } => Some(
+                "capture.model writes it; `replay help page step` says what it holds".to_owned(),
+            ),
         }
     }
 }
@@ -99,6 +111,9 @@ impl StepOrder {
     /// [`StepFileError`] if it is none.
     pub fn load(dir: &Path) -> Result<StepOrder, StepFileError> {
         let path = dir.join(STEP_FILE);
+        if !dir.exists() {
+            return Err(StepFileError::NoFolder { path: dir.to_owned() });
+        }
         if !path.is_file() {
             return Err(StepFileError::NoStep { path: dir.to_owned() });
         }
@@ -197,6 +212,10 @@ mod tests {
             format!("{HEAD}colour = 3"),
         ];
         let told: Vec<String> = faults.iter().map(|text| load(text).unwrap_err()).collect();
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join(STEP_FILE), HEAD).unwrap();
+        let hint = StepOrder::load(dir.path()).unwrap_err().hint();
+        assert!(hint.is_some_and(|hint| hint.starts_with("capture.model writes it")));
         insta::assert_snapshot!(told.join("\n"), @r"
         step0/step.toml names no call of a module
         step0/step.toml names the folder `a` twice
@@ -211,6 +230,8 @@ mod tests {
     #[test]
     fn a_folder_without_the_file_is_no_step_and_a_fixture_is_told_to_be_one() {
         let dir = tempfile::tempdir().unwrap();
+        let error = StepOrder::load(&dir.path().join("absent")).unwrap_err();
+        assert!(error.to_string().starts_with("there is no folder "), "{error}");
         let error = StepOrder::load(dir.path()).unwrap_err();
         assert!(error.to_string().ends_with("is not a step: it holds no step.toml"));
         assert!(error.hint().unwrap().starts_with("capture.model writes steps"));

@@ -19,7 +19,7 @@ from .record import Function, Record
 from .scripts import MAIN, Lines, decorator, function, indented
 from .session import Step
 
-# The scalar input that chooses the function of a step's script.
+# The scalar input that chooses the function of a step's script; `replay shrink` knows it by this name.
 NUMBER = "part_number"
 
 # By their names, what stands in them.
