@@ -92,3 +92,48 @@ def test_nothing_is_said_of_a_rewrite(rewrite: str, replay: str, tmp_path: Path)
     words = ("--rev", "HEAD", "--against", "HEAD~1", *some_modules("layers.1"))
     code, document = replayed(replay, tmp_path, *words)
     assert (code, own(document)) == (0, []), document["text"]
+
+
+CHAIN = """import torch
+
+class Scale(torch.nn.Module):
+    def forward(self, x):
+        return x * 2.0
+
+class Shift(torch.nn.Module):
+    def forward(self, x):
+        return x + 1.0
+
+class Chain(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.shift, self.scale = Shift(), Scale()
+
+    def forward(self, x):
+        return self.scale(self.shift(x))
+"""
+RUN = """import torch
+from gradreplay import capture
+import lm
+
+chain = capture.model(lm.Chain())
+with capture.step("fixtures/step1", step=1, when=capture.every(1), strict=True):
+    chain(torch.ones(3, 4, requires_grad=True)).sum().backward()
+"""
+
+
+@pytest.mark.timeout(600)
+def test_a_module_of_a_step_is_cut_to_its_smallest_fixture(replay: str, tmp_path: Path) -> None:
+    train(tmp_path, "x * 2.0", "x * 3.0", CHAIN, RUN)
+    words = ("fixtures/step1/scale", "--rev", "HEAD", "--against", "HEAD~1", "--format", "json")
+    run = subprocess.run(
+        (replay, "shrink", *words),
+        cwd=tmp_path,
+        env=environment(tmp_path / "cache"),
+        capture_output=True,
+        timeout=500,
+    )
+    assert run.returncode == 0, run.stderr.decode()
+    document = json.loads(run.stdout)
+    # The number by which the program chooses the module is none of the sizes.
+    assert {size["name"]: size["after"] for size in document["sizes"]} == {"x_0": 1, "x_1": 1}
