@@ -178,6 +178,38 @@ fn the_values_that_the_defect_needs_are_told_with_those_that_were_tried() {
 }
 
 #[test]
+fn a_defect_that_every_cut_loses_keeps_its_sizes_and_gets_simple_values() {
+    let env = TestEnv::new().with_kernel(RIGHT, CALL);
+    let kernel = RIGHT.replace("2 * x[i]", "(n == 4 ? 3 : 2) * x[i]");
+    env.repo.commit_file("k.cu", &kernel, "For four");
+    let run = shrink(&env, "fixtures/tiny --rev main --against main~1");
+    insta::assert_snapshot!(run.text(), @"
+    exit code 0
+    --- stdout
+    tiny at 2f1d203 For four
+    against c66bb0e A kernel
+
+    finding
+      before  y is wrong, 2097152 x noise
+      after   y is wrong, 2097152 x noise
+
+    sizes
+      n  4 -> 4  all are needed
+                 tried: 1-3 not
+
+    values
+      x  ones
+         the defect needs another number than 0; at [3] is enough
+         tried: -1, 0.00097656, 1024 too; 0 not
+
+    simplified: no slice can be left out; values are simpler, 14 tries
+
+    replay fixtures/tiny-small --rev main --against main~1
+    replay fixtures/tiny-small --rev main --snapshot && replay accept
+    ");
+}
+
+#[test]
 fn without_a_smaller_fixture_nothing_is_written() {
     let env = with_wrong_element();
     let refused = |words: &str| {

@@ -142,8 +142,14 @@ pub(crate) fn conclude_shrinking(entry: &ShrinkEntry<'_>) -> ReportLine {
                 ),
                 None => format_byte_size(entry.bytes),
             };
-            let line = ReportLine::with_style(GREEN, "cut")
-                .and(format!(": {sizes}, {}", format_tries(report.tries)));
+            let tries = format_tries(report.tries);
+            let is_whole = report.sizes.iter().all(|size| size.kept.len() == size.before);
+            let line = if is_whole && !leaves_input_out(report) {
+                let line = ReportLine::with_style(GREEN, "simplified");
+                line.and(format!(": no slice can be left out; values are simpler, {tries}"))
+            } else {
+                ReportLine::with_style(GREEN, "cut").and(format!(": {sizes}, {tries}"))
+            };
             match report.end {
                 CutEnd::Complete => line,
                 CutEnd::OutOfTries => line.and("; the tries ran out: less may do"),
@@ -151,6 +157,10 @@ pub(crate) fn conclude_shrinking(entry: &ShrinkEntry<'_>) -> ReportLine {
             }
         }
     }
+}
+
+fn leaves_input_out(report: &CutReport) -> bool {
+    report.values.iter().any(|(_, values)| *values == SimpleValues::Absent)
 }
 
 fn format_tries(tries: usize) -> String {
