@@ -224,7 +224,7 @@ macro_rules! plain {
     };
 }
 
-plain!(io::Error, globset::Error, serde_json::Error);
+plain!(io::Error, serde_json::Error);
 
 impl From<FixtureError> for CommandError {
     fn from(error: FixtureError) -> CommandError {

@@ -40,6 +40,7 @@ mod messages;
 mod other_checkout;
 mod out;
 mod patch_file;
+mod patterns;
 mod progress;
 mod project;
 mod prompt;

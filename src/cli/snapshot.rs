@@ -10,10 +10,10 @@ use ::replay::snapshot::{
     SnapshotUpdate, Store, Write,
 };
 use ::replay::trial::{Status, Trial};
-use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use super::error::{CliResult, CommandError};
 use super::exit;
+use super::patterns::compile_patterns;
 
 /// How snapshots are compared and written in this run.
 pub struct SnapshotSettings {
@@ -193,10 +193,12 @@ impl SnapshotSelection {
         let folder = self.folder()?;
         let mut paths = snapshot::list_pending_snapshots(&folder)?;
         if !self.globs.is_empty() {
-            let set = self.set()?;
+            let patterns = compile_patterns(&self.globs, "snapshots")?;
+            let is_selected =
+                |path: &Path| patterns.iter().any(|pattern| pattern.matches_path(path));
             paths.retain(|path| {
                 let bare_path = path.strip_prefix(&folder).unwrap_or(path).with_extension("");
-                set.is_match(relative_path(path)) || set.is_match(bare_path)
+                is_selected(&relative_path(path)) || is_selected(&bare_path)
             });
         }
         let mut selected = Selected { pending: Vec::new(), damaged: Vec::new() };
@@ -213,14 +215,6 @@ impl SnapshotSelection {
             return Err(CommandError::new(message).with_hints(hint));
         }
         Ok(selected)
-    }
-
-    fn set(&self) -> CliResult<GlobSet> {
-        let mut set = GlobSetBuilder::new();
-        for glob in &self.globs {
-            set.add(Glob::new(glob)?);
-        }
-        Ok(set.build()?)
     }
 }
 

@@ -14,7 +14,7 @@ use ::replay::step::{
     PartFinding, PartFindingKind, PartReading, StepOrder, StepPart, find_blames, read_part,
     read_part_beside, read_part_of_runs,
 };
-use globset::{Glob, GlobMatcher};
+use glob::Pattern;
 use indexmap::IndexMap;
 
 use super::completions::{fixture_completer, revision_completer};
@@ -22,6 +22,7 @@ use super::derived_fixture::{begin_manifest, check_is_new, read_manifest, write_
 use super::error::{CliResult, CommandError, ErrorContext};
 use super::exit;
 use super::out::{print, println};
+use super::patterns::compile_patterns;
 use super::progress::Progress;
 use super::project::{Project, RequestedRevision, TrustedSources};
 use super::replay::{Format, target_name};
@@ -154,7 +155,7 @@ struct TrustedRun {
 
 /// The step in the folder `path`, which has a call in common with `order`.
 fn load_other_run(path: &Path, order: &StepOrder, patterns: &[String]) -> CliResult<TrustedRun> {
-    let other = keep_parts(load_order(path)?, &compile_patterns(patterns)?);
+    let other = keep_parts(load_order(path)?, &compile_patterns(patterns, "modules")?);
     let name = path.display().to_string();
     if !order.parts.iter().any(|part| other.find(&part.folder).is_some()) {
         return Err(CommandError::new(format!("{name} has none of the calls of this step"))
@@ -165,33 +166,22 @@ fn load_other_run(path: &Path, order: &StepOrder, patterns: &[String]) -> CliRes
 
 /// The parts that `patterns` name, with those around them that are named, too.
 fn choose_parts(order: StepOrder, patterns: &[String]) -> CliResult<StepOrder> {
-    let matchers = compile_patterns(patterns)?;
+    let matchers = compile_patterns(patterns, "modules")?;
     for (matcher, pattern) in matchers.iter().zip(patterns) {
-        if !order.parts.iter().any(|part| matcher.is_match(&part.folder)) {
+        if !order.parts.iter().any(|part| matcher.matches(&part.folder)) {
             return Err(no_such_module(&order, pattern));
         }
     }
     Ok(keep_parts(order, &matchers))
 }
 
-fn compile_patterns(patterns: &[String]) -> CliResult<Vec<GlobMatcher>> {
-    let compile = |pattern: &String| {
-        let glob = Glob::new(pattern).map_err(|error| {
-            CommandError::new(format!("`{pattern}` is no pattern of modules: {}", error.kind()))
-        })?;
-        Ok(glob.compile_matcher())
-    };
-    patterns.iter().map(compile).collect()
-}
-
 /// The parts that one of `matchers` fits; all if there are none.
-fn keep_parts(mut order: StepOrder, matchers: &[GlobMatcher]) -> StepOrder {
+fn keep_parts(mut order: StepOrder, matchers: &[Pattern]) -> StepOrder {
     if matchers.is_empty() {
         return order;
     }
-    let is_kept = |place: &usize| {
-        matchers.iter().any(|matcher| matcher.is_match(&order.parts[*place].folder))
-    };
+    let is_kept =
+        |place: &usize| matchers.iter().any(|matcher| matcher.matches(&order.parts[*place].folder));
     let places: Vec<usize> = (0..order.parts.len()).filter(is_kept).collect();
     let mut parts = Vec::with_capacity(places.len());
     for &place in &places {

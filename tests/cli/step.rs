@@ -298,7 +298,7 @@ fn each_fault_of_the_request_is_told() {
     insta::assert_snapshot!(told("fixtures/s --module [x"), @r"
     exit code 128
     --- stderr
-    error: `[x` is no pattern of modules: unclosed character class; missing ']'
+    error: `[x` is no pattern of modules: invalid range pattern
     ");
     insta::assert_snapshot!(told("fixtures/s -o there"), @r"
     exit code 128

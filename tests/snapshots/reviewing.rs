@@ -134,4 +134,9 @@ fn a_glob_that_matches_nothing_is_an_error() {
     error: nothing that is pending matches other.*
     hint: `replay review` shows what is pending in [ROOT]/snapshots
     ");
+    insta::assert_snapshot!(env.replay(&["accept", "[other"]).text(), @"
+    exit code 128
+    --- stderr
+    error: `[other` is no pattern of snapshots: invalid range pattern
+    ");
 }
