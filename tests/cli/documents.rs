@@ -181,9 +181,19 @@ fn the_first_five_minutes_go_as_their_page_says() {
     let page = read("docs/getting-started.md");
     let env = TestEnv::new();
     let kernels = fenced_block(&page, "cuda");
+    // The page begins in an empty folder.
+    fs::remove_dir_all(env.path(".git")).expect("a repository");
     env.repo.write("rmsnorm.cu", kernels);
     let init = ["init", "rmsnorm.cu", "--random", "rows=4,cols=96"];
-    assert!(page.contains(&format!("replay {}\n", init.join(" "))));
+    let without_repository = env.replay(&init);
+    assert!(
+        without_repository.stderr.contains("make one with `git init`"),
+        "{}",
+        without_repository.text()
+    );
+    let typed = page.find(&format!("replay {}\n", init.join(" "))).expect("the first command");
+    assert!(page[..typed].contains("\n    git init "));
+    env.repo.git(&["init", "-q", "-b", "main", "--template="]);
     assert_eq!(env.replay(&init).code, Some(0));
     let draft = fs::read_to_string(env.path("replay.toml")).expect("a draft");
     assert!(draft.contains("[inputs.w]\ndtype = \"f32\"\nshape = [\"cols\"]\n"), "{draft}");
