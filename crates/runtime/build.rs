@@ -27,7 +27,8 @@ fn compile_definitions(folder: &Path, precision: Option<&str>) -> PathBuf {
         .cpp(true)
         .no_default_flags(true)
         .flag(flags::STANDARD)
-        .flag("-O2")
+        // Zig's compiler adds debug information unasked.
+        .flags(["-O2", "-g0"])
         .flags(flags::FLAGS)
         .flags(["-include", flags::PRELUDE])
         .flags(precision)
