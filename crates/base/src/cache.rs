@@ -350,11 +350,29 @@ impl Cache {
                 file.write_all(part)?;
             }
             // What a crash of the system leaves of it does not have its digest.
-            file.persist(&path)?;
-            Ok(())
+            self.place_entry(file, kind, key, payload)
         });
         written.map_err(|source| cache_io_error("write", &path, source))?;
         Ok(path)
+    }
+
+    /// Gives the whole `file` of the entry `key` its name, unless another process has written an equal one meanwhile: a replay
+    /// may run in walls that let it read that file and no other in its place.
+    fn place_entry(
+        &self,
+        file: tempfile::NamedTempFile,
+        kind: CacheKind,
+        key: &str,
+        payload: &[u8],
+    ) -> io::Result<()> {
+        let path = self.path(kind, key);
+        let Err(unplaced) = file.persist_noclobber(&path) else { return Ok(()) };
+        let is_there = unplaced.error.kind() == io::ErrorKind::AlreadyExists
+            && self.content(kind, key).as_deref() == Some(payload);
+        if !is_there {
+            unplaced.file.persist(&path)?;
+        }
+        Ok(())
     }
 
     /// Makes a folder for work in progress, removed when it is dropped. The first call of a process
@@ -520,6 +538,29 @@ mod tests {
             fs::write(&path, &whole[..len]).unwrap();
             assert_eq!(cache.read(CacheKind::Outcome, "k"), None, "{len} bytes");
         }
+    }
+
+    #[test]
+    fn an_equal_entry_that_was_written_meanwhile_keeps_its_file() {
+        use std::os::unix::fs::MetadataExt;
+        let (_folder, cache) = cache();
+        let path = cache.write(CacheKind::Module, "k", b"payload").unwrap();
+        let first = fs::metadata(&path).unwrap().ino();
+        let write_late = |payload: &[u8]| {
+            let mut file = tempfile::NamedTempFile::new_in(cache.temporary()).unwrap();
+            let digest = digest_cache_entry(CacheKind::Module, "k", payload).to_hex();
+            for part in [payload, MARK, digest.as_bytes(), b"\n"] {
+                file.write_all(part).unwrap();
+            }
+            cache.place_entry(file, CacheKind::Module, "k", payload).unwrap();
+        };
+        write_late(b"payload");
+        assert_eq!(fs::metadata(&path).unwrap().ino(), first);
+        write_late(b"other");
+        assert_eq!(cache.read(CacheKind::Module, "k").as_deref(), Some(&b"other"[..]));
+        damage(&path);
+        write_late(b"payload");
+        assert_eq!(cache.read(CacheKind::Module, "k").as_deref(), Some(&b"payload"[..]));
     }
 
     #[test]
