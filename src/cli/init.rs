@@ -11,7 +11,6 @@ use ::replay::frontend::FunctionSignature;
 use ::replay::harness::{CppStandard, Harness};
 use ::replay::history::History;
 
-use super::bound_functions::{BoundFunction, BoundSources};
 use super::callable_source::{CODE, CallableSource, collect_files, is_host, read_callable_source};
 use super::draft::{
     BuildMacro, Draft, DraftedBuild, TypeNames, choose_usual_sizes, find_build_macros,
@@ -23,6 +22,7 @@ use super::exit;
 use super::out::println;
 use super::random_fixture::{InputDraws, RandomFixture, RandomSizes};
 use super::session::Session;
+use super::source_index::{BoundFunction, SourceIndex};
 
 /// Nobody reads more drafts than this; the rest is only named.
 const MOST: usize = 48;
@@ -123,10 +123,10 @@ impl Repository {
         }
     }
 
-    /// Drafts of what `bound_sources` bind for Python.
-    fn draft_bound(&self, bound_sources: &BoundSources<'_>) -> Vec<BoundDraft> {
+    /// Drafts of what the sources of `index` bind for Python.
+    fn draft_bound(&self, index: &SourceIndex<'_>) -> Vec<BoundDraft> {
         let mut drafts = Vec::new();
-        for functions in bound_sources.list_functions() {
+        for functions in index.list_bound() {
             let all_sources = unite_sources(functions.iter());
             let signatures = functions.iter().map(|function| function.signature).collect();
             for draft in draft_functions(signatures, &all_sources) {
@@ -171,7 +171,7 @@ fn unite_sources<'s>(
 /// calls. Returns the others: they do where a measurement of a harness fails.
 fn take_bound_drafts(
     harnesses: &mut Vec<Harnessed>,
-    bound_drafts: impl Iterator<Item = BoundDraft>,
+    bound_drafts: Vec<BoundDraft>,
 ) -> Vec<BoundDraft> {
     let mut second_choices = Vec::new();
     for bound in bound_drafts {
@@ -233,6 +233,7 @@ pub fn run_init(args: &InitArgs, session: &Session) -> CliResult<u8> {
         macros: find_script_macros(&working_folder),
         root: root.clone(),
     };
+    let index = SourceIndex::read(&working_folder, &files, &root);
     let mut harnesses: Vec<Harnessed> = Vec::new();
     for passes in &join_passes(candidates.iter().collect()) {
         let mut functions = Vec::new();
@@ -242,18 +243,22 @@ pub fn run_init(args: &InitArgs, session: &Session) -> CliResult<u8> {
             functions.extend(own_functions);
         }
         for draft in draft_functions(functions, passes) {
-            let mut harnessed = repository.make_harness(draft, passes);
-            let used = passes.iter().filter(|pass| pass.has_any(&harnessed.draft.functions));
-            harnessed.build.sources = used.map(|pass| pass.path.clone()).collect();
-            harnesses.push(harnessed);
+            let used = passes.iter().filter(|pass| pass.has_any(&draft.functions)).copied();
+            let mut sources: Vec<&CallableSource> = used.collect();
+            for pass in sources.clone() {
+                for definer in index.list_definers(pass, &draft.functions) {
+                    if !sources.iter().any(|known| known.path == definer.path) {
+                        sources.push(definer);
+                    }
+                }
+            }
+            harnesses.push(repository.make_harness(draft, &sources));
         }
     }
-    let bound_sources = match args.source {
-        Some(_) => None,
-        None => BoundSources::find(&working_folder, &files, &root),
+    let second_choices = match args.source {
+        Some(_) => Vec::new(),
+        None => take_bound_drafts(&mut harnesses, repository.draft_bound(&index)),
     };
-    let bound_drafts = bound_sources.iter().flat_map(|sources| repository.draft_bound(sources));
-    let second_choices = take_bound_drafts(&mut harnesses, bound_drafts);
     left_out.retain(|line| !harnesses.iter().any(|harnessed| harnessed.holds_file_of(line)));
     name_outputs(&mut harnesses, &args.output);
     if harnesses.is_empty() {

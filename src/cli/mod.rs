@@ -6,7 +6,7 @@ mod accepted_snapshots;
 mod bisect;
 mod bisect_log;
 mod blame;
-mod bound_functions;
+
 mod cache;
 mod call_misfit;
 mod callable_source;
@@ -55,6 +55,7 @@ mod session;
 mod settings;
 mod shrink;
 mod snapshot;
+mod source_index;
 mod step;
 mod trace;
 

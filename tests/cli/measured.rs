@@ -486,3 +486,33 @@ fn a_number_that_an_exception_names_and_offsets_of_which_no_two_are_equal_are_fo
     let replay = env.replay(&["fixtures/random", "--check=always"]);
     assert_eq!(replay.code, Some(0), "{}", replay.text());
 }
+
+#[test]
+fn a_launcher_gets_the_source_that_defines_the_kernels_of_its_header() {
+    let env = TestEnv::new();
+    env.repo.write(
+        "csrc/kernels.cuh",
+        "#pragma once\ntemplate <class T> __global__ void scale(const T* x, T* out, int n);\n",
+    );
+    env.repo.write(
+        "csrc/kernels.cu",
+        "#include \"kernels.cuh\"\n\
+         template <class T> __global__ void scale(const T* x, T* out, int n) {\n\
+         int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) out[i] = 2 * x[i];\n}\n\
+         template __global__ void scale<float>(const float* x, float* out, int n);\n",
+    );
+    env.repo.write(
+        "csrc/ops.cu",
+        "#include \"kernels.cuh\"\nvoid scale_rows(const float* x, float* out, int n) {\n\
+         scale<float><<<(n + 255) / 256, 256>>>(x, out, n);\n}\n",
+    );
+    // Nothing of the others calls it.
+    env.repo.write("csrc/other.cu", "__global__ void other(float* x, int n) { x[n] = 0; }\n");
+    env.repo.commit("Kernels apart from their launchers");
+    assert_eq!(env.replay(&["init", "csrc/ops.cu", "--random"]).code, Some(0));
+    let harness = std::fs::read_to_string(env.path("replay.toml")).unwrap();
+    let sources = harness.lines().find(|line| line.starts_with("sources")).unwrap();
+    insta::assert_snapshot!(sources, @r#"sources = ["csrc/ops.cu", "csrc/kernels.cu"]"#);
+    let replay = env.replay(&["fixtures/random"]);
+    assert_eq!(replay.code, Some(0), "{}", replay.text());
+}

@@ -139,9 +139,7 @@ fn the_values_that_the_defect_needs_are_told_with_those_that_were_tried() {
     let json =
         shrink(&env, "fixtures/tiny --against main~1 --rev main -o fixtures/again --format json");
     let document: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
-    insta::assert_snapshot!(document["needs"], @r#"
-    [{"equal_to":"ignored","input":"t","places":[[0]],"text":"the defect needs -100, the value of ignored; tried: -101, -99, -1, 0, 1 not; another one there and in ignored too","tried":[{"answer":"gone","value":-101.0},{"answer":"gone","value":-99.0},{"answer":"gone","value":-1.0},{"answer":"gone","value":0.0},{"answer":"gone","value":1.0}]}]
-    "#);
+    insta::assert_snapshot!(document["needs"], @r#"[{"equal_to":"ignored","input":"t","places":[[0]],"text":"the defect needs -100, the value of ignored; tried: -101, -99, -1, 0, 1 not; another one there and in ignored too","tried":[{"answer":"gone","value":-101.0},{"answer":"gone","value":-99.0},{"answer":"gone","value":-1.0},{"answer":"gone","value":0.0},{"answer":"gone","value":1.0}]}]"#);
     // Whatever is beyond 50 is clipped.
     let clipped = IGNORING.replace("x[i] + t[i]", "fminf(x[i], 50.0f) + t[i]");
     env.repo.commit_file("k.cu", &clipped, "Clip");

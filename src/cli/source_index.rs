@@ -1,4 +1,5 @@
-//! What the sources of a repository bind for Python: functions of tensors that launch kernels, in whatever files these are.
+//! The sources of a repository, by the words in them: which of them define what a function reaches, and what they bind for
+//! Python.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -26,29 +27,36 @@ pub struct BoundFunction<'s> {
 }
 
 /// The sources of a repository.
-pub struct BoundSources<'r> {
+pub struct SourceIndex<'r> {
     root: &'r Path,
     /// All that may be headers.
     headers: &'r [PathBuf],
-    sources: Vec<BoundSource>,
+    sources: Vec<IndexedSource>,
     /// By word, the places of the sources that it stands in.
     by_word: HashMap<String, Vec<usize>>,
     /// The names of the functions that one of them binds.
     bound_names: BTreeSet<String>,
 }
 
+/// What a function reaches.
+struct Reach<'s> {
+    /// The names of the functions, its own among them.
+    functions: BTreeSet<String>,
+    /// The sources that define them, its own first.
+    sources: Vec<&'s CallableSource>,
+}
+
 /// A source, read as far as it is asked for.
-struct BoundSource {
+struct IndexedSource {
     path: PathBuf,
     text: String,
     callable: OnceCell<Option<CallableSource>>,
     functions: OnceCell<Vec<FunctionWords>>,
 }
 
-impl<'r> BoundSources<'r> {
-    /// The sources below `folder`, if one of them binds functions; `headers` are the headers there, and `root` is that of the
-    /// repository.
-    pub fn find(folder: &Path, headers: &'r [PathBuf], root: &'r Path) -> Option<BoundSources<'r>> {
+impl<'r> SourceIndex<'r> {
+    /// The sources below `folder`; `headers` are the headers there, and `root` is that of the repository.
+    pub fn read(folder: &Path, headers: &'r [PathBuf], root: &'r Path) -> SourceIndex<'r> {
         let mut paths = Vec::new();
         collect_files(folder, 0, &SOURCES, &mut paths);
         paths.sort();
@@ -62,10 +70,7 @@ impl<'r> BoundSources<'r> {
                 bound_names.extend(find_python_names(&unit).into_iter().map(|name| name.function));
             }
             let (callable, functions) = (OnceCell::new(), OnceCell::new());
-            sources.push(BoundSource { path, text, callable, functions });
-        }
-        if bound_names.is_empty() {
-            return None;
+            sources.push(IndexedSource { path, text, callable, functions });
         }
         let mut by_word: HashMap<String, Vec<usize>> = HashMap::new();
         for (place, source) in sources.iter().enumerate() {
@@ -74,11 +79,37 @@ impl<'r> BoundSources<'r> {
                 by_word.entry(word.to_owned()).or_default().push(place);
             }
         }
-        Some(BoundSources { root, headers, sources, by_word, bound_names })
+        SourceIndex { root, headers, sources, by_word, bound_names }
+    }
+
+    /// The other sources that define what `functions` of `source` call and its headers declare.
+    pub fn list_definers(
+        &self,
+        source: &CallableSource,
+        functions: &[String],
+    ) -> Vec<&CallableSource> {
+        let path = self.root.join(&source.path);
+        let Some(own) = self.sources.iter().find(|indexed| indexed.path == path) else {
+            return Vec::new();
+        };
+        let texts = source.headers.headers.iter().map(|(_, text)| text.as_str());
+        let declared: HashSet<&str> = texts.flat_map(split_words).collect();
+        let mut definers: Vec<&CallableSource> = Vec::new();
+        let called = self.functions(own).iter().filter(|own| functions.contains(&own.name));
+        for function in called {
+            let reached = self.reach(&function.name, own, &|word| declared.contains(word));
+            let others = reached.sources.into_iter().filter(|other| other.path != source.path);
+            for other in others {
+                if !definers.iter().any(|known| known.path == other.path) {
+                    definers.push(other);
+                }
+            }
+        }
+        definers
     }
 
     /// The bound functions that take tensors and launch kernels, also through one another, by the sources that define them.
-    pub fn list_functions(&self) -> Vec<Vec<BoundFunction<'_>>> {
+    pub fn list_bound(&self) -> Vec<Vec<BoundFunction<'_>>> {
         let places = self.bound_names.iter().flat_map(|name| self.list_places(name));
         let places: BTreeSet<usize> = places.copied().collect();
         let mut by_source = Vec::new();
@@ -105,8 +136,8 @@ impl<'r> BoundSources<'r> {
     fn skip_wrappers<'s>(
         &'s self,
         signature: &'s FunctionSignature,
-        source: &'s BoundSource,
-    ) -> (&'s FunctionSignature, &'s BoundSource) {
+        source: &'s IndexedSource,
+    ) -> (&'s FunctionSignature, &'s IndexedSource) {
         let Some(name) = &signature.tensors.forwards_to else { return (signature, source) };
         for definer in self.find_definitions(name, source) {
             let mut functions =
@@ -128,11 +159,23 @@ impl<'r> BoundSources<'r> {
     fn follow<'s>(
         &'s self,
         signature: &'s FunctionSignature,
-        source: &'s BoundSource,
+        source: &'s IndexedSource,
     ) -> Option<BoundFunction<'s>> {
-        let mut open = vec![(source, signature.name.as_str())];
+        let Reach { functions, sources } = self.reach(&signature.name, source, &|_| true);
+        let launches = sources.iter().any(|callable| callable.launches_in(&functions));
+        launches.then_some(BoundFunction { signature, reached: functions, sources })
+    }
+
+    /// What the function `name` of `source` reaches by words that `may_call`.
+    fn reach<'s>(
+        &'s self,
+        name: &'s str,
+        source: &'s IndexedSource,
+        may_call: &dyn Fn(&str) -> bool,
+    ) -> Reach<'s> {
+        let mut open = vec![(source, name)];
         let mut followed: BTreeSet<(&Path, &str)> = BTreeSet::new();
-        let mut sources: Vec<&BoundSource> = Vec::new();
+        let mut sources: Vec<&IndexedSource> = Vec::new();
         while let Some((source, name)) = open.pop() {
             if !followed.insert((&source.path, name)) {
                 continue;
@@ -141,26 +184,23 @@ impl<'r> BoundSources<'r> {
                 sources.push(source);
             }
             for function in self.functions(source).iter().filter(|f| f.name == name) {
-                for word in &function.words {
+                for word in function.words.iter().filter(|word| may_call(word)) {
                     let definers = self.find_definitions(word, source);
                     open.extend(definers.map(|definer| (definer, word.as_str())));
                 }
             }
         }
-        let reached: BTreeSet<String> =
-            followed.into_iter().map(|(_, name)| name.to_owned()).collect();
-        let callables: Vec<&CallableSource> =
-            sources.iter().filter_map(|source| self.callable(source)).collect();
-        let launches = callables.iter().any(|callable| callable.launches_in(&reached));
-        launches.then_some(BoundFunction { signature, reached, sources: callables })
+        let functions = followed.into_iter().map(|(_, name)| name.to_owned()).collect();
+        let sources = sources.iter().filter_map(|source| self.callable(source)).collect();
+        Reach { functions, sources }
     }
 
     /// The sources that define the function `name` for a call in `caller`: itself, if it does.
     fn find_definitions<'s>(
         &'s self,
         name: &'s str,
-        caller: &'s BoundSource,
-    ) -> impl Iterator<Item = &'s BoundSource> {
+        caller: &'s IndexedSource,
+    ) -> impl Iterator<Item = &'s IndexedSource> {
         let is_own = self.functions(caller).iter().any(|function| function.name == name);
         let places = if is_own { &[] } else { self.list_places(name) };
         let others = places.iter().map(|&place| &self.sources[place]).filter(move |source| {
@@ -176,13 +216,13 @@ impl<'r> BoundSources<'r> {
         self.by_word.get(word).map_or(&[], Vec::as_slice)
     }
 
-    fn callable<'s>(&'s self, source: &'s BoundSource) -> Option<&'s CallableSource> {
+    fn callable<'s>(&'s self, source: &'s IndexedSource) -> Option<&'s CallableSource> {
         let read = || read_callable_source(&source.path, self.root, self.headers).ok();
         source.callable.get_or_init(read).as_ref()
     }
 
     /// The functions of `source`, and those of its headers that its own text names: it may instantiate their templates.
-    fn functions<'s>(&'s self, source: &'s BoundSource) -> &'s [FunctionWords] {
+    fn functions<'s>(&'s self, source: &'s IndexedSource) -> &'s [FunctionWords] {
         source.functions.get_or_init(|| {
             let words: HashSet<&str> = split_words(&source.text).collect();
             let mut functions = list_function_words(&SourceUnit { path: "", text: &source.text });
