@@ -124,15 +124,23 @@ pub struct DraftedTensor {
 pub enum OutputTrait {
     /// The call reads what it holds before.
     ReadBefore,
+    /// The call leaves some elements as they are.
+    Partial,
     /// Some elements are infinite, though all inputs are finite.
     Infinite,
 }
 
 impl OutputTrait {
+    /// Whether the lines of both have one key of a harness.
+    fn is_same_key(self, other: OutputTrait) -> bool {
+        (self == OutputTrait::Infinite) == (other == OutputTrait::Infinite)
+    }
+
     /// The line of a harness.
     fn line(self) -> String {
         match self {
             OutputTrait::ReadBefore => format!("init = 0 {MARK}: what it holds before is read"),
+            OutputTrait::Partial => format!("init = 0 {MARK}: some elements are not written"),
             OutputTrait::Infinite => format!("non_finite = true {MARK}: elements are infinite"),
         }
     }

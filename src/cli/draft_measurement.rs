@@ -178,8 +178,9 @@ pub fn measure_draft(
     if let Some(reason) = find_fault(&trial)? {
         return Ok(DraftMeasurement::Not { reason });
     }
-    let mut traits = list_output_traits(&trial)?;
-    traits.extend(unset_tensors.into_iter().map(|name| (name, OutputTrait::ReadBefore)));
+    let unset = unset_tensors.into_iter().map(|name| (name, OutputTrait::ReadBefore));
+    let mut traits: Vec<(String, OutputTrait)> = unset.collect();
+    traits.extend(list_output_traits(&trial)?);
     draft.add_output_traits(&traits);
     Ok(DraftMeasurement::Measured { sizes })
 }
@@ -367,13 +368,16 @@ fn gives_nan(trial: &Trial) -> CliResult<bool> {
     Ok(failures.iter().any(|failure| matches!(failure, Failure::NonFinite { nan: 1.., .. })))
 }
 
-/// What the plain replay shows of outputs.
+/// What the plain replay shows of outputs; what one holds before is read comes before what it lacks.
 fn list_output_traits(trial: &Trial) -> CliResult<Vec<(String, OutputTrait)>> {
     let Status::Failed(failures) = &trial.outcome()?.status else { return Ok(Vec::new()) };
     let traits = failures.iter().filter_map(|failure| match failure {
         Failure::PoisonDependent { output, .. } => Some((output.clone(), OutputTrait::ReadBefore)),
+        Failure::Unwritten { output, .. } => Some((output.clone(), OutputTrait::Partial)),
         Failure::NonFinite { output, nan: 0, .. } => Some((output.clone(), OutputTrait::Infinite)),
         _ => None,
     });
-    Ok(traits.collect())
+    let mut traits: Vec<(String, OutputTrait)> = traits.collect();
+    traits.sort_by_key(|(_, output_trait)| *output_trait == OutputTrait::Partial);
+    Ok(traits)
 }

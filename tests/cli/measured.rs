@@ -516,3 +516,32 @@ fn a_launcher_gets_the_source_that_defines_the_kernels_of_its_header() {
     let replay = env.replay(&["fixtures/random"]);
     assert_eq!(replay.code, Some(0), "{}", replay.text());
 }
+
+/// A gradient of sequences: the caller makes it zeros, and the kernel writes up to each length alone.
+const LENGTHS: &str = "
+__global__ void add_up(const float* x, const int* lengths, float* sums, float* grads, int N, int T) {
+    const int row = blockIdx.x;
+    for (int t = threadIdx.x; t < T; t += 32) {
+        if (t >= lengths[row]) continue;
+        atomicAdd(&sums[row], x[row * T + t]);
+        grads[row * T + t] = 2 * x[row * T + t];
+    }
+}
+void sum_sequences(const float* x, const int* lengths, float* sums, float* grads, int N, int T) {
+    add_up<<<N, 32>>>(x, lengths, sums, grads, N, T);
+}
+";
+
+#[test]
+fn an_output_of_which_a_part_is_written_begins_as_zeros() {
+    let (env, text, harness) = drafted(LENGTHS);
+    assert!(text.contains("wrote fixtures/random"), "{text}");
+    insta::assert_snapshot!(shapes(&harness), @r#"
+    inputs.x: shape = ["N", "T"] # EDIT
+    inputs.lengths: shape = ["N"]
+    outputs.sums: shape = ["N"]; init = 0 # EDIT: what it holds before is read
+    outputs.grads: shape = ["N", "T"] # EDIT; init = 0 # EDIT: some elements are not written
+    "#);
+    let replay = env.replay(&["fixtures/random"]);
+    assert_eq!(replay.code, Some(0), "{}", replay.text());
+}

@@ -314,11 +314,11 @@ impl Draft {
         wrong.doubt = Some(ShapeDoubt::Pointer);
     }
 
-    /// Takes in what a replay showed of outputs.
+    /// Takes in what replays showed of outputs, what counts more first.
     pub fn add_output_traits(&mut self, traits: &[(String, OutputTrait)]) {
         for (output, output_trait) in traits {
             if let Some(tensor) = self.outputs.get_mut(output)
-                && !tensor.traits.contains(output_trait)
+                && !tensor.traits.iter().any(|known| known.is_same_key(*output_trait))
             {
                 tensor.traits.push(*output_trait);
             }
