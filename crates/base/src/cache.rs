@@ -54,6 +54,14 @@ impl CacheKind {
         CacheKind::Fact,
     ];
 
+    /// Whether a compiler made it: its key says from what, and others read it by the name of its file.
+    fn is_code(self) -> bool {
+        matches!(
+            self,
+            CacheKind::Artifact | CacheKind::Object | CacheKind::Precompiled | CacheKind::Module
+        )
+    }
+
     /// Whether a shared cache has it, too. The compiler's headers are large, and made within seconds.
     fn is_shared(self) -> bool {
         self != CacheKind::Precompiled
@@ -356,8 +364,8 @@ impl Cache {
         Ok(path)
     }
 
-    /// Gives the whole `file` of the entry `key` its name, unless another process has written an equal one meanwhile: a replay
-    /// may run in walls that let it read that file and no other in its place.
+    /// Gives the whole `file` of the entry `key` its name, unless another process has written an equal one meanwhile, or other
+    /// code of the same sources: a replay may run in walls that let it read that file and no other in its place.
     fn place_entry(
         &self,
         file: tempfile::NamedTempFile,
@@ -367,9 +375,11 @@ impl Cache {
     ) -> io::Result<()> {
         let path = self.path(kind, key);
         let Err(unplaced) = file.persist_noclobber(&path) else { return Ok(()) };
-        let is_there = unplaced.error.kind() == io::ErrorKind::AlreadyExists
-            && self.content(kind, key).as_deref() == Some(payload);
-        if !is_there {
+        let exists = unplaced.error.kind() == io::ErrorKind::AlreadyExists;
+        let content = if exists { self.content(kind, key) } else { None };
+        // Compilers put names of scratch folders into code.
+        let is_kept = content.is_some_and(|content| kind.is_code() || content == payload);
+        if !is_kept {
             unplaced.file.persist(&path)?;
         }
         Ok(())
@@ -541,26 +551,30 @@ mod tests {
     }
 
     #[test]
-    fn an_equal_entry_that_was_written_meanwhile_keeps_its_file() {
+    fn an_equal_entry_or_code_that_was_written_meanwhile_keeps_its_file() {
         use std::os::unix::fs::MetadataExt;
         let (_folder, cache) = cache();
-        let path = cache.write(CacheKind::Module, "k", b"payload").unwrap();
-        let first = fs::metadata(&path).unwrap().ino();
-        let write_late = |payload: &[u8]| {
+        let write_late = |kind, payload: &[u8]| {
             let mut file = tempfile::NamedTempFile::new_in(cache.temporary()).unwrap();
-            let digest = digest_cache_entry(CacheKind::Module, "k", payload).to_hex();
+            let digest = digest_cache_entry(kind, "k", payload).to_hex();
             for part in [payload, MARK, digest.as_bytes(), b"\n"] {
                 file.write_all(part).unwrap();
             }
-            cache.place_entry(file, CacheKind::Module, "k", payload).unwrap();
+            cache.place_entry(file, kind, "k", payload).unwrap();
+            fs::metadata(cache.path(kind, "k")).unwrap().ino()
         };
-        write_late(b"payload");
-        assert_eq!(fs::metadata(&path).unwrap().ino(), first);
-        write_late(b"other");
-        assert_eq!(cache.read(CacheKind::Module, "k").as_deref(), Some(&b"other"[..]));
-        damage(&path);
-        write_late(b"payload");
-        assert_eq!(cache.read(CacheKind::Module, "k").as_deref(), Some(&b"payload"[..]));
+        for kind in [CacheKind::Module, CacheKind::Outcome] {
+            let path = cache.write(kind, "k", b"payload").unwrap();
+            let first = fs::metadata(&path).unwrap().ino();
+            assert_eq!(write_late(kind, b"payload"), first);
+            let is_code = kind == CacheKind::Module;
+            assert_eq!(write_late(kind, b"other") == first, is_code);
+            let kept: &[u8] = if is_code { b"payload" } else { b"other" };
+            assert_eq!(cache.read(kind, "k").as_deref(), Some(kept));
+            damage(&path);
+            write_late(kind, b"mended");
+            assert_eq!(cache.read(kind, "k").as_deref(), Some(&b"mended"[..]));
+        }
     }
 
     #[test]
