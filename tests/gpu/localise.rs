@@ -75,26 +75,26 @@ fn blame(story: &Story, backend: &str) -> Blamed {
     Blamed { carriers, way_back, text }
 }
 
-/// The way back gives the good bits on the CPU; `way_back_on_gpu` is said of it on a GPU.
-fn assert_same_hunks_on_both(story: &Story, way_back_on_gpu: &str) {
+/// The way back gives the good bits on the CPU; one of `ways_back_on_gpu` is said of it on a GPU.
+fn assert_same_hunks_on_both(story: &Story, ways_back_on_gpu: &[&str]) {
     let [on_cpu, on_gpu] = ["cpu", "cuda"].map(|backend| blame(story, backend));
     println!("{}", on_gpu.text);
     assert_eq!(on_gpu.carriers, on_cpu.carriers, "{}", on_gpu.text);
     assert_eq!(on_cpu.way_back, "good_bits", "{}", on_cpu.text);
-    assert_eq!(on_gpu.way_back, way_back_on_gpu, "{}", on_gpu.text);
+    assert!(ways_back_on_gpu.contains(&on_gpu.way_back.as_str()), "{}", on_gpu.text);
 }
 
 #[test]
 #[ignore = "needs a GPU"]
 fn the_hunks_behind_a_wrong_attention_are_the_same_on_a_gpu() {
-    // Its `dtau` is a sum of atomics, in another order each time.
-    assert_same_hunks_on_both(&ATTENTION, "good");
+    // Its `dtau` is a sum of atomics, in another order each time: the same bits are a chance.
+    assert_same_hunks_on_both(&ATTENTION, &["good", "good_bits"]);
 }
 
 #[test]
 #[ignore = "needs a GPU"]
 fn the_hunks_behind_an_imprecise_cross_entropy_are_the_same_on_a_gpu() {
-    assert_same_hunks_on_both(&CROSS_ENTROPY, "good_bits");
+    assert_same_hunks_on_both(&CROSS_ENTROPY, &["good_bits"]);
 }
 
 /// One of its two hunks alone reads beside its shared memory. The CPU finds that; a device may give values.
