@@ -116,7 +116,6 @@ static void case_trap(const float*, float*) { trap_kernel<<<1, 8>>>(); }
 static void case_exit(const float*, float* out) { CHECK(cudaMemset(out, 0, 4000)); }
 static void case_abort(const float*, float*) { abort(); }
 static void case_exception(const float*, float*) { throw std::runtime_error("of the host"); }
-static void case_exception_of_no_class(const float*, float*) { throw 3; }
 static void case_host_assert(const float* in, float*) { assert(in == nullptr); }
 
 // What never ends, or wants everything.
@@ -268,3 +267,4 @@ __global__ void write_after_fold_kernel(float* p, int n) {
   if (threadIdx.x == 41) p[1000 * sum] = 1;
 }
 static void case_write_after_fold(const float*, float* out) { write_after_fold_kernel<<<1, 64>>>(out, 1); }
+static void case_exception_of_no_class(const float*, float*) { throw 3; }
