@@ -349,19 +349,29 @@ impl Cache {
         if self.content(kind, key).as_deref() == Some(payload) {
             return Ok(path);
         }
-        let digest = digest_cache_entry(kind, key, payload).to_hex();
         let written = self.in_folders(|| {
-            let named_file =
-                tempfile::Builder::new().prefix(ENTRY_PREFIX).tempfile_in(self.temporary());
-            let mut file = named_file?;
-            for part in [payload, MARK, digest.as_bytes(), b"\n"] {
-                file.write_all(part)?;
-            }
-            // What a crash of the system leaves of it does not have its digest.
+            let file = self.write_entry_file(kind, key, payload)?;
             self.place_entry(file, kind, key, payload)
         });
         written.map_err(|source| cache_io_error("write", &path, source))?;
         Ok(path)
+    }
+
+    /// The whole file of the entry `key`, without its name.
+    fn write_entry_file(
+        &self,
+        kind: CacheKind,
+        key: &str,
+        payload: &[u8],
+    ) -> io::Result<tempfile::NamedTempFile> {
+        let digest = digest_cache_entry(kind, key, payload).to_hex();
+        let mut file =
+            tempfile::Builder::new().prefix(ENTRY_PREFIX).tempfile_in(self.temporary())?;
+        // What a crash of the system leaves of it does not have its digest.
+        for part in [payload, MARK, digest.as_bytes(), b"\n"] {
+            file.write_all(part)?;
+        }
+        Ok(file)
     }
 
     /// Gives the whole `file` of the entry `key` its name, unless another process has written an equal one meanwhile, or other
@@ -555,11 +565,7 @@ mod tests {
         use std::os::unix::fs::MetadataExt;
         let (_folder, cache) = cache();
         let write_late = |kind, payload: &[u8]| {
-            let mut file = tempfile::NamedTempFile::new_in(cache.temporary()).unwrap();
-            let digest = digest_cache_entry(kind, "k", payload).to_hex();
-            for part in [payload, MARK, digest.as_bytes(), b"\n"] {
-                file.write_all(part).unwrap();
-            }
+            let file = cache.write_entry_file(kind, "k", payload).unwrap();
             cache.place_entry(file, kind, "k", payload).unwrap();
             fs::metadata(cache.path(kind, "k")).unwrap().ino()
         };
