@@ -8,7 +8,6 @@ use super::edits::Edits;
 use super::host::HostContext;
 use super::lexer::{TokenKind, Tokens};
 use super::macros;
-use super::packed_casts::widen_packed_token;
 use super::shadow;
 
 /// Bytes of a load, or of a number.
@@ -54,12 +53,10 @@ fn rewrite_size_constants(context: &HostContext, edits: &mut Edits) {
             names.insert(tokens.text_at(text, index));
             let words = tokens[constant.declaration].iter().map(|word| word.text(text));
             let declaration = words.collect::<Vec<&str>>().join(" ");
-            let operand = tokens[constant.operand].iter().map(|token| {
-                let packed = widen_packed_token(*token, text).filter(|_| context.symbols.packs());
-                let widened = packed.or_else(|| shadow::widen_token(*token, text));
-                widened.unwrap_or_else(|| token.text(text).to_owned())
-            });
-            let operand = operand.collect::<Vec<String>>().join(" ");
+            let operand = tokens[constant.operand].iter();
+            let operand: Vec<_> =
+                operand.map(|token| shadow::spell_token(context, *token)).collect();
+            let operand = operand.join(" ");
             let name = spell_native_name(tokens.text_at(text, index));
             edits.insert(
                 tokens[constant.end - 1].end,
@@ -144,10 +141,11 @@ pub(super) fn collect_byte_constants<'t>(text: &'t str, tokens: &Tokens) -> Hash
         let Some(name) = equals.checked_sub(1) else { continue };
         let is_constant = (name.saturating_sub(3)..name)
             .any(|word| tokens.is_spelled_at(text, word, "constexpr"));
+        if !is_constant {
+            continue;
+        }
         let mut words = equals + 1..tokens.len().min(equals + LONGEST_VALUE);
-        let end = words.find(|word| tokens.is_spelled_at(text, *word, ";"));
-        if is_constant
-            && let Some(end) = end
+        if let Some(end) = words.find(|word| tokens.is_spelled_at(text, *word, ";"))
             && counts_bytes(text, tokens, equals + 1..end, &names)
         {
             names.insert(tokens.text_at(text, name));

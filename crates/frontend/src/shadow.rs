@@ -3,6 +3,7 @@
 //! Sound only if a source does not look at the bits of its numbers. Such looks are listed as obstacles, as far as
 //! tokens show them.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -18,7 +19,7 @@ use super::lexer::{Token, TokenKind, Tokens, lex_tokens};
 use super::literals;
 use super::number_bits;
 use super::outline::outline_items;
-use super::packed_casts::{NARROW, PackedVariables, VECTORS};
+use super::packed_casts::{NARROW, PackedVariables, VECTORS, widen_packed_token};
 use super::reachability::{find_enclosing_name, is_generic};
 
 /// C99's functions and CUDA's own with an `f` at the end for float and without it for double.
@@ -281,6 +282,14 @@ pub(super) fn widen_text(text: &str) -> String {
         }
     }
     edits.apply(text)
+}
+
+/// `token` as the shadow has it.
+pub(super) fn spell_token<'a>(context: &HostContext<'_, 'a>, token: Token) -> Cow<'a, str> {
+    let text = context.source.text;
+    let packed = if context.symbols.packs() { widen_packed_token(token, text) } else { None };
+    let widened = packed.or_else(|| widen_token(token, text));
+    widened.map_or(Cow::Borrowed(token.text(text)), Cow::Owned)
 }
 
 /// The text for `token` in the shadow, if it is another one.

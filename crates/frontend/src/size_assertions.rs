@@ -10,7 +10,6 @@ use std::ops::Range;
 use super::edits::Edits;
 use super::host::HostContext;
 use super::lexer::{TokenKind, Tokens};
-use super::packed_casts::widen_packed_token;
 use super::shadow;
 
 /// How many times as large as in the sources a class may be.
@@ -86,13 +85,8 @@ fn spell_condition(
         if let Some(operand) = size_operand(text, tokens, index) {
             operand_ends.insert(operand.end);
             spelled.push_str("(::replay_rt::native_size<__typeof__");
-        } else if context.symbols.packs()
-            && let Some(packed) = widen_packed_token(token, text)
-        {
-            spelled.push_str(&packed);
         } else {
-            let widened = shadow::widen_token(token, text);
-            spelled.push_str(widened.as_deref().unwrap_or(token.text(text)));
+            spelled.push_str(&shadow::spell_token(context, token));
         }
         if operand_ends.contains(&(index + 1)) {
             spelled.push_str(&format!(", {ratio}>)"));
