@@ -75,10 +75,7 @@ impl ValueNeed {
 
 impl ValueRule {
     fn allows(self, own: ElementValue, value: ElementValue) -> bool {
-        let zero = match value {
-            ElementValue::Whole(_) => ElementValue::Whole(0),
-            ElementValue::Real(_) => ElementValue::Real(0.0),
-        };
+        let zero = zero_like(value);
         let is = |limit: ElementValue, wanted: &[Ordering]| {
             value.order(limit).is_some_and(|found| wanted.contains(&found))
         };
@@ -111,6 +108,14 @@ fn is_same(left: ElementValue, right: ElementValue) -> bool {
             left.to_bits() == right.to_bits() || (left.is_nan() && right.is_nan())
         }
         _ => left == right,
+    }
+}
+
+/// Zero of the kind of `value`.
+fn zero_like(value: ElementValue) -> ElementValue {
+    match value {
+        ElementValue::Whole(_) => ElementValue::Whole(0),
+        ElementValue::Real(_) => ElementValue::Real(0.0),
     }
 }
 
@@ -421,10 +426,7 @@ impl<E> ValueProbe<'_, '_, E> {
 
     /// Elements with many values: whether zeros in their place lose the finding.
     fn probe_many(&mut self, all: &ValueClass<'_>) -> Result<Option<ValueNeed>, E> {
-        let zero = match all.value {
-            ElementValue::Whole(_) => ElementValue::Whole(0),
-            ElementValue::Real(_) => ElementValue::Real(0.0),
-        };
+        let zero = zero_like(all.value);
         let Some(values) = all.with_value(&all.places, zero) else { return Ok(None) };
         let answer = self.test(&[values])?;
         let tried = vec![(zero, TestAnswer::Good)];
