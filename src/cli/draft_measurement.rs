@@ -278,9 +278,8 @@ impl<W: Fn(&Draft) -> String> ProbeFolder<'_, W> {
             return Ok(None);
         };
         let sizes = choose_named_sizes(&draft, numbers);
-        let ProbeTrial::Ready(trial) = self.open_trial(&draft, &sizes)? else { return Ok(None) };
-        let is_completed = matches!(trial.outcome()?.status, Status::Completed);
-        Ok(is_completed.then_some(CuredDraft { draft, sizes, trial }))
+        let is_completed = |trial: &Trial| Ok(matches!(trial.outcome()?.status, Status::Completed));
+        self.try_cure(draft, sizes, is_completed)
     }
 
     /// `draft` with inputs between 0 and 1, where a root or a logarithm is a number; none if that is no cure.
@@ -290,9 +289,7 @@ impl<W: Fn(&Draft) -> String> ProbeFolder<'_, W> {
         sizes: &RandomSizes,
     ) -> CliResult<Option<CuredDraft>> {
         let Some(draft) = draft.with_small_inputs() else { return Ok(None) };
-        let ProbeTrial::Ready(trial) = self.open_trial(&draft, sizes)? else { return Ok(None) };
-        let is_cure = !gives_nan(&trial)?;
-        Ok(is_cure.then_some(CuredDraft { draft, sizes: sizes.clone(), trial }))
+        self.try_cure(draft, sizes.clone(), |trial| Ok(!gives_nan(trial)?))
     }
 
     /// `draft` with indices of which none comes twice, where two threads met at one element; none if that is no cure.
@@ -302,10 +299,20 @@ impl<W: Fn(&Draft) -> String> ProbeFolder<'_, W> {
         sizes: &RandomSizes,
     ) -> CliResult<Option<CuredDraft>> {
         let Some(draft) = draft.with_distinct_indices() else { return Ok(None) };
-        let ProbeTrial::Ready(trial) = self.open_trial(&draft, sizes)? else { return Ok(None) };
-        let reach = trial.measure_reach()?;
-        let is_cure = matches!(reach, TensorReach::Measured { has_race: false, .. });
-        Ok(is_cure.then_some(CuredDraft { draft, sizes: sizes.clone(), trial }))
+        self.try_cure(draft, sizes.clone(), |trial| {
+            Ok(matches!(trial.measure_reach()?, TensorReach::Measured { has_race: false, .. }))
+        })
+    }
+
+    /// `draft` with its trial on random inputs of `sizes`, if `is_cure` says so of it.
+    fn try_cure(
+        &self,
+        draft: Draft,
+        sizes: RandomSizes,
+        is_cure: impl Fn(&Trial) -> CliResult<bool>,
+    ) -> CliResult<Option<CuredDraft>> {
+        let ProbeTrial::Ready(trial) = self.open_trial(&draft, &sizes)? else { return Ok(None) };
+        Ok(is_cure(&trial)?.then_some(CuredDraft { draft, sizes, trial }))
     }
 
     /// The trial of the working tree with the harness of `draft`, on random inputs of `sizes`.
