@@ -89,6 +89,19 @@ impl CallableSource {
     }
 }
 
+/// The `sources`, each once.
+pub fn unite_sources<'s>(
+    sources: impl Iterator<Item = &'s CallableSource>,
+) -> Vec<&'s CallableSource> {
+    let mut united: Vec<&CallableSource> = Vec::new();
+    for source in sources {
+        if !united.iter().any(|known| known.path == source.path) {
+            united.push(source);
+        }
+    }
+    united
+}
+
 /// Whether code on the host can call `function`.
 pub fn is_host(function: &FunctionSignature) -> bool {
     !function.kernel && !function.device

@@ -11,7 +11,9 @@ use ::replay::frontend::FunctionSignature;
 use ::replay::harness::{CppStandard, Harness};
 use ::replay::history::History;
 
-use super::callable_source::{CODE, CallableSource, collect_files, is_host, read_callable_source};
+use super::callable_source::{
+    CODE, CallableSource, collect_files, is_host, read_callable_source, unite_sources,
+};
 use super::draft::{
     BuildMacro, Draft, DraftedBuild, TypeNames, choose_usual_sizes, find_build_macros,
     find_build_standard, find_command_standard, is_backward, split_words,
@@ -127,14 +129,14 @@ impl Repository {
     fn draft_bound(&self, index: &SourceIndex<'_>) -> Vec<BoundDraft> {
         let mut drafts = Vec::new();
         for functions in index.list_bound() {
-            let all_sources = unite_sources(functions.iter());
+            let all_sources = unite_sources(functions.iter().flat_map(BoundFunction::list_sources));
             let signatures = functions.iter().map(|function| function.signature).collect();
             for draft in draft_functions(signatures, &all_sources) {
                 let called: Vec<&BoundFunction<'_>> = functions
                     .iter()
                     .filter(|function| draft.functions.contains(&function.signature.name))
                     .collect();
-                let sources = unite_sources(called.iter().copied());
+                let sources = unite_sources(called.iter().flat_map(|bound| bound.list_sources()));
                 let reached = called.iter().flat_map(|function| function.reached.clone()).collect();
                 drafts.push(BoundDraft { harnessed: self.make_harness(draft, &sources), reached });
             }
@@ -152,19 +154,6 @@ fn draft_functions(
     functions.sort_by_key(|function| is_backward(&function.name));
     let types = TypeNames::from_texts(sources.iter().flat_map(|source| source.texts()));
     Draft::from_functions(&functions, &types)
-}
-
-/// The sources of `functions`, each once.
-fn unite_sources<'s>(
-    functions: impl Iterator<Item = &'s BoundFunction<'s>>,
-) -> Vec<&'s CallableSource> {
-    let mut sources: Vec<&CallableSource> = Vec::new();
-    for source in functions.flat_map(|function| &function.sources) {
-        if !sources.iter().any(|known| known.path == source.path) {
-            sources.push(source);
-        }
-    }
-    sources
 }
 
 /// Puts drafts of what Python calls in the place of `harnesses` whose calls are guesses, and adds those of what no harness
@@ -244,14 +233,9 @@ pub fn run_init(args: &InitArgs, session: &Session) -> CliResult<u8> {
         }
         for draft in draft_functions(functions, passes) {
             let used = passes.iter().filter(|pass| pass.has_any(&draft.functions)).copied();
-            let mut sources: Vec<&CallableSource> = used.collect();
-            for pass in sources.clone() {
-                for definer in index.list_definers(pass, &draft.functions) {
-                    if !sources.iter().any(|known| known.path == definer.path) {
-                        sources.push(definer);
-                    }
-                }
-            }
+            let definers =
+                used.clone().flat_map(|pass| index.list_definers(pass, &draft.functions));
+            let sources = unite_sources(used.clone().chain(definers));
             harnesses.push(repository.make_harness(draft, &sources));
         }
     }

@@ -11,7 +11,9 @@ use ::replay::frontend::{
     list_function_words,
 };
 
-use super::callable_source::{CallableSource, collect_files, is_host, read_callable_source};
+use super::callable_source::{
+    CallableSource, collect_files, is_host, read_callable_source, unite_sources,
+};
 use super::draft::{split_words, takes_tensors};
 
 /// The endings of sources, C++ and CUDA.
@@ -24,6 +26,13 @@ pub struct BoundFunction<'s> {
     pub reached: BTreeSet<String>,
     /// The sources that define them, its own first.
     pub sources: Vec<&'s CallableSource>,
+}
+
+impl<'s> BoundFunction<'s> {
+    /// The sources that define what it reaches, its own first.
+    pub fn list_sources(&self) -> impl Iterator<Item = &'s CallableSource> {
+        self.sources.iter().copied()
+    }
 }
 
 /// The sources of a repository.
@@ -94,18 +103,11 @@ impl<'r> SourceIndex<'r> {
         };
         let texts = source.headers.headers.iter().map(|(_, text)| text.as_str());
         let declared: HashSet<&str> = texts.flat_map(split_words).collect();
-        let mut definers: Vec<&CallableSource> = Vec::new();
         let called = self.functions(own).iter().filter(|own| functions.contains(&own.name));
-        for function in called {
-            let reached = self.reach(&function.name, own, &|word| declared.contains(word));
-            let others = reached.sources.into_iter().filter(|other| other.path != source.path);
-            for other in others {
-                if !definers.iter().any(|known| known.path == other.path) {
-                    definers.push(other);
-                }
-            }
-        }
-        definers
+        let reached = called.flat_map(|function| {
+            self.reach(&function.name, own, &|word| declared.contains(word)).sources
+        });
+        unite_sources(reached.filter(|other| other.path != source.path))
     }
 
     /// The bound functions that take tensors and launch kernels, also through one another, by the sources that define them.
