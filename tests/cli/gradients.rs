@@ -304,6 +304,43 @@ fn a_gradient_that_rounds_by_integers_is_not_judged_beside_them() {
     ");
 }
 
+/// Codes of a small book by comparisons, scaled by the largest magnitude of their block, and a gradient straight through
+/// them.
+const CODES: &str = "
+__device__ float nearest(float x) { return x > 0.6f ? 1.0f : x > 0.1f ? 0.35f : x > -0.5f ? -0.2f : -1.0f; }
+__global__ void codes(const float* x, const float* dy, float* y, float* dx)
+{
+    float largest = 0;
+    for (int i = 0; i < 8; i++) largest = fmaxf(largest, fabsf(x[i]));
+    int i = threadIdx.x;
+    y[i] = nearest(x[i] / largest) * largest;
+    dx[i] = dy[i];
+}
+";
+
+#[test]
+fn a_gradient_through_codes_with_a_scale_of_their_block_is_not_convicted_at_the_scale() {
+    let env = project(CODES);
+    let mut harness =
+        "sources = [\"k.cu\"]\ncall = \"codes<<<1, 8>>>(x, dy, y, dx);\"\n".to_owned();
+    for name in ["inputs.x", "inputs.dy", "outputs.y", "outputs.dx"] {
+        harness += &format!("[{name}]\ndtype = \"f32\"\nshape = [8]\n");
+    }
+    harness += "gradient_of = \"x\"\nof = \"y\"\nupstream = \"dy\"\n";
+    env.repo.write("replay.toml", harness);
+    let bytes =
+        |numbers: [f32; 8]| numbers.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
+    let x = bytes([0.3, -1.2, 2.0, 0.9, -0.4, 1.5, -1.9, 0.1]);
+    let dy = bytes([1.0, -2.0, 3.0, 1.0, -1.0, 2.0, -2.0, -1.0]);
+    env.write_fixture("tiny", &[("x", DType::F32, &[8], &x), ("dy", DType::F32, &[8], &dy)]);
+    insta::assert_snapshot!(told(&env.replay(&["gradcheck", "fixtures/tiny"])), @"
+      dx  not checked: the loss is a staircase: flat in an element, and flat again behind a jump, as where numbers go through integers
+
+    unchecked: no gradient could be checked
+    [125]
+    ");
+}
+
 #[test]
 fn a_gradient_without_a_loss_is_said_to_be_unchecked_in_every_format() {
     let env = without_a_loss();

@@ -35,11 +35,15 @@ pub fn is_staircase<E>(
     let mut losses_at = |lengths: &[f64]| ask(&list_steps(&(index..index + 1), class, lengths));
     for sign in [1.0, -1.0] {
         let lengths = list_lengths(sign);
+        if losses_at(&lengths[..1])?.first() != Some(&Some(question.loss)) {
+            continue;
+        }
         let losses = losses_at(&lengths)?;
         let Some(first_change) = losses.iter().position(|loss| *loss != Some(question.loss)) else {
             continue;
         };
-        let mut flat = if first_change == 0 { 0.0 } else { lengths[first_change - 1] };
+        let Some(before) = first_change.checked_sub(1) else { continue };
+        let mut flat = lengths[before];
         let mut edge = lengths[first_change];
         let mut edge_loss = losses[first_change];
         for _ in 0..HALVINGS {
@@ -56,7 +60,7 @@ pub fn is_staircase<E>(
         let behind = losses_at(&[edge + gap, edge + 2.0 * gap])?;
         let Some(edge_loss) = edge_loss.filter(|loss| loss.is_finite()) else { continue };
         let is_jump = (edge_loss - question.loss).abs() > JUMP * f64::EPSILON * question.magnitude;
-        if is_jump && flat != 0.0 && behind.iter().all(|loss| *loss == Some(edge_loss)) {
+        if is_jump && behind.iter().all(|loss| *loss == Some(edge_loss)) {
             return Ok(true);
         }
     }

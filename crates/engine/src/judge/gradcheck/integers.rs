@@ -36,11 +36,15 @@ impl GradientChecker<'_> {
         if !is_doubtful {
             return Ok(None);
         }
-        if finding.answer == GradientAnswer::Differs
-            && let Some(element) = find_flat_element(finding)
-            && is_staircase(question, element, &mut *ask)?
-        {
-            return Ok(Some(UncheckedGradient::IntegerStaircase { places: self.places().clone() }));
+        if finding.answer == GradientAnswer::Differs {
+            let is_stair = match find_flat_element(finding) {
+                Some(element) => is_staircase(question, element, &mut *ask)?,
+                None => is_mostly_staircase(question, &mut *ask)?,
+            };
+            if is_stair {
+                let places = self.places().clone();
+                return Ok(Some(UncheckedGradient::IntegerStaircase { places }));
+            }
         }
         if self.places().is_empty() {
             return Ok(None);
@@ -99,6 +103,28 @@ impl GradientChecker<'_> {
         }
         Ok(false)
     }
+}
+
+/// Whether the loss of `question` is a staircase in most elements with a gradient. Among codes with a largest magnitude of
+/// their own, the slopes of those magnitudes alone differ from a gradient that goes straight through.
+fn is_mostly_staircase(
+    question: &Question,
+    ask: &mut impl FnMut(&[Step]) -> Result<Vec<Option<f64>>, SlopeError>,
+) -> Result<bool, SlopeError> {
+    let gradient = &question.gradient;
+    let with_gradient: Vec<usize> =
+        (0..gradient.len()).filter(|&element| gradient.get_f64(element) != 0.0).collect();
+    let elements: Vec<usize> =
+        spread_elements(with_gradient.len()).map(|place| with_gradient[place]).collect();
+    let most_others = elements.len().saturating_sub(1) / 2;
+    let mut others = 0;
+    for element in elements {
+        others += usize::from(!is_staircase(question, element, &mut *ask)?);
+        if others > most_others {
+            return Ok(false);
+        }
+    }
+    Ok(!with_gradient.is_empty())
 }
 
 /// Some indices of a tensor of `len` elements.
