@@ -59,11 +59,13 @@ fn gradient(env: &TestEnv) -> String {
 }
 
 #[test]
-fn a_factor_4_counts_doubles_where_the_shadow_has_them() {
+fn bytes_written_as_numbers_count_doubles_where_the_shadow_has_them() {
     let cases = [
         ("cudaMemset(dx, 0, n * sizeof(float))", "cudaMemset(dx, 0, n * 4)"),
         ("cudaMalloc(&y, n * sizeof(float))", "cudaMalloc((void**)&y, 4 * n)"),
         ("cudaMemcpy(&host, d, sizeof(float)", "cudaMemcpy(&host, d, 4"),
+        ("cudaMemset(dx, 0, n * sizeof(float))", "size_t bytes = n << 2; cudaMemset(dx, 0, bytes)"),
+        ("64 * sizeof(float)", "64 * 4"),
     ];
     for (before, after) in cases {
         let said = gradient(&project(before, after));
@@ -76,8 +78,8 @@ fn a_shadow_that_reads_what_nobody_wrote_in_it_convicts_nothing_and_names_the_si
     let set = "cudaMemset(dx, 0, n * sizeof(float))";
     let through_void = project(set, "[](void* to, int n) { cudaMemset(to, 0, n * 4); }(dx, n)");
     insta::assert_snapshot!(gradient(&through_void), @"dx  agrees with float32 differences of loss to within 1 %; small errors do not show: no float64 shadow: it reads memory that nobody wrote in it; `n * 4` at k.cu:15 may count bytes of float32: write sizeof(float) [0]");
-    let named = project(set, "size_t bytes = n * 4; cudaMemset(dx, 0, bytes)");
-    insta::assert_snapshot!(gradient(&named), @"dx  agrees with float32 differences of loss to within 1 %; small errors do not show: no float64 shadow: it reads memory that nobody wrote in it; `n * 4` at k.cu:15 may count bytes of float32: write sizeof(float) [0]");
-    let shared = project("64 * sizeof(float)", "64 * 4");
-    insta::assert_snapshot!(gradient(&shared), @"dx  agrees with float32 differences of loss to within 1 %; small errors do not show: the float64 shadow does not run to its end: out-of-bounds access in sum: past the end of dynamic shared memory; `64 * 4` at k.cu:17 may count bytes of float32: write sizeof(float) [0]");
+    let named = project(set, "size_t bytes = n * 4 + 0; cudaMemset(dx, 0, bytes)");
+    insta::assert_snapshot!(gradient(&named), @"dx  agrees with float32 differences of loss to within 1 %; small errors do not show: no float64 shadow: it reads memory that nobody wrote in it; `n * 4 + 0` at k.cu:15 may count bytes of float32: write sizeof(float) [0]");
+    let shared = project("64 * sizeof(float)", "64 * 4 + 0");
+    insta::assert_snapshot!(gradient(&shared), @"dx  agrees with float32 differences of loss to within 1 %; small errors do not show: the float64 shadow does not run to its end: out-of-bounds access in sum: past the end of dynamic shared memory; `64 * 4 + 0` at k.cu:17 may count bytes of float32: write sizeof(float) [0]");
 }

@@ -200,3 +200,36 @@ fn a_type_named_by_the_harness_is_widened_like_one_of_the_sources() {
         x.iter().map(|x| x / 3.0 * factor).collect()
     });
 }
+
+/// A third of each element of `x`, times `factor`.
+fn thirds(x: &[f64], factor: f64) -> Vec<f64> {
+    x.iter().map(|x| x / 3.0 * factor).collect()
+}
+
+#[test]
+fn bytes_written_as_numbers_have_room_for_the_numbers_of_the_twin() {
+    assert_twin("punned", 3, "", 1e-6, thirds);
+    assert_twin("punned", 4, "", 1e-6, |x, factor| {
+        let doubled = |x: f64| if x < 0.0 { x } else { x * 2.0 };
+        thirds(x, factor).into_iter().map(doubled).collect()
+    });
+    let reversed = |x: &[f64], factor: f64| {
+        let rows = thirds(x, factor);
+        rows.chunks(32).flat_map(|row| row.iter().rev().copied()).collect::<Vec<_>>()
+    };
+    assert_twin("punned", 5, "", 1e-6, |x, factor| {
+        reversed(x, factor).iter().zip(x).map(|(third, x)| third + x).collect()
+    });
+    assert_twin("punned", 6, "", 1e-6, reversed);
+    assert_twin("punned", 7, "", 1e-6, thirds);
+}
+
+#[test]
+fn bytes_written_as_numbers_that_cannot_be_widened_end_the_shadow_at_their_line() {
+    let ends = [8, 9, 10].map(|which| shadow("punned", which, "").unwrap_err());
+    insta::assert_snapshot!(ends.join("\n"), @"
+    src/punned.cu:90: memcpy(copy, own, 16)
+    src/punned.cu:96: (float*)
+    src/punned.cu:123: (float*)
+    ");
+}

@@ -1,11 +1,14 @@
 //! Looks of device code at the bytes of one number, as in `((unsigned char*)&x)[3]`. The float64 shadow asks the
 //! compiler what is cast (`replay/number_casts.h`). Pointers into arrays stay: sources carve memory by bytes.
 
+use super::byte_counts;
 use super::guards::skip_operand;
 use super::host::HostContext;
-use super::integer_variables::{BYTES, is_integer_operand};
+use super::integer_variables::{
+    BYTES, is_array_of_numbered_bytes, is_integer_operand, names_bytes,
+};
 use super::lexer::{Token, TokenKind, Tokens};
-use super::shadow::{find_cast_type, is_on_device};
+use super::shadow::{FLOATS, find_cast_type, is_on_device, names_any};
 
 /// Whether the type in `words` is a pointer to bytes.
 pub(super) fn is_byte_pointer(text: &str, words: &[Token]) -> bool {
@@ -50,6 +53,55 @@ pub(super) fn skip_byte_cast(
     let of_element = tokens.is_spelled_at(text, last_of_operand, "]");
     let is_read = is_read_at_once(text, tokens, index, operand_end);
     (takes_address && !of_element || is_read).then_some(cast_end)
+}
+
+/// The index after a cast at `index` of memory in bytes to a pointer to numbers, from an offset, or of a length, that is
+/// written as a number: there is another number here.
+pub(super) fn skip_numbered_cast(
+    context: &HostContext,
+    tokens: &Tokens,
+    index: usize,
+) -> Option<usize> {
+    let text = context.source.text;
+    let cast_type = find_cast_type(text, tokens, index)?;
+    let cast_end = cast_type.end + 1;
+    let (sign, words) = tokens.get(cast_type)?.split_last()?;
+    let is_pointer = ["*", "&"].iter().any(|spelling| sign.is_spelled(text, spelling));
+    if !is_pointer || !FLOATS.iter().any(|names| names_any(text, words, names)) {
+        return None;
+    }
+    let is_named_cast = tokens.is_spelled_at(text, index, "reinterpret_cast");
+    let operand_end = if is_named_cast {
+        tokens.skip_group(cast_end)?
+    } else {
+        skip_operand(text, tokens, cast_end)?
+    };
+    let operand = tokens.get(cast_end..operand_end)?;
+    let base = operand.iter().find(|token| token.kind == TokenKind::Ident)?;
+    if !names_bytes(context, std::slice::from_ref(base)) {
+        return None;
+    }
+    if is_array_of_numbered_bytes(context, base) {
+        return Some(cast_end);
+    }
+    let last_name = (cast_end..operand_end)
+        .rev()
+        .find(|&at| tokens[at].kind == TokenKind::Ident && tokens[at].start != base.start);
+    let variable = last_name.and_then(|at| {
+        let value = byte_counts::find_initialiser(text, tokens, &(at..at + 1))?;
+        let function_at =
+            |at: usize| context.function(tokens[at].start).map(|function| function.tokens.start);
+        (function_at(value.start) == function_at(at)).then_some(value)
+    });
+    let offset = [operand, variable.map_or(&[], |value| &tokens[value])];
+    let mut words = offset.into_iter().flatten();
+    let follows_sizes = words.clone().any(|word| {
+        word.is_spelled(text, "sizeof") || context.byte_constants.contains(word.text(text))
+    });
+    let is_count =
+        |word: &Token| byte_counts::read_integer(word.text(text)).is_some_and(|value| value > 1);
+    let is_numbered = words.any(|word| word.kind == TokenKind::Number && is_count(word));
+    (is_numbered && !follows_sizes).then_some(cast_end)
 }
 
 /// Whether the cast from `index` to `operand_end` has a `*` in front of it, or an index behind it.
@@ -101,6 +153,29 @@ mod tests {
             "int m = n * (char)v;",
             "unsigned char b = ((unsigned char*)&n)[3];",
             "char c = n * (char*)x - raw;",
+        ] {
+            assert_eq!(obstacles(code), [""; 0], "{code}");
+        }
+    }
+
+    #[test]
+    fn numbers_in_bytes_at_an_offset_or_of_a_length_without_sizes_are_obstacles() {
+        for code in [
+            "float* p = (float*)(raw + n * 4);",
+            "float* p = reinterpret_cast<float*>(raw + 512);",
+            "half* p = (half*)&raw[16];",
+            "int offset = n * 4; float4* p = (float4*)(raw + offset);",
+            "char own[16]; float* p = (float*)own;",
+        ] {
+            assert_eq!(obstacles(code).len(), 1, "{code}");
+        }
+        for code in [
+            "float* p = (float*)raw;",
+            "float* p = (float*)(raw + n);",
+            "float* p = (float*)(raw + 4 * n * sizeof(float));",
+            "int offset = 4 * n * sizeof(float); float* p = (float*)(raw + offset);",
+            "float4* p = (float4*)(x + 4 * n);",
+            "char own[4 * sizeof(float)]; float* p = (float*)own;",
         ] {
             assert_eq!(obstacles(code), [""; 0], "{code}");
         }

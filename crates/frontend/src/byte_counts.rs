@@ -3,14 +3,17 @@
 
 use std::ops::Range;
 
+use super::escape_c_string;
 use super::host::HostContext;
+use super::integer_variables::{SCALARS, names_doubles, names_floats, shares_floats_alone};
 use super::launches;
 use super::lexer::{TokenKind, Tokens, lex_directive, normalise_spacing};
+use super::shadow::widen_text;
 use super::source::Source;
 use super::{ByteCount, edits::Edits};
 
 /// Functions with a size in bytes: the indices of the pointer to the memory and of the size.
-const SIZED: [(&str, usize, usize); 14] = [
+const SIZED: [(&str, usize, usize); 18] = [
     ("cudaMalloc", 0, 1),
     ("cudaMallocAsync", 0, 1),
     ("cudaMallocManaged", 0, 1),
@@ -24,8 +27,15 @@ const SIZED: [(&str, usize, usize); 14] = [
     ("cudaMemcpyFromSymbol", 0, 2),
     ("malloc", 0, 0),
     ("memcpy", 0, 2),
+    ("memmove", 0, 2),
     ("memset", 0, 2),
+    ("__builtin_memcpy", 0, 2),
+    ("__builtin_memmove", 0, 2),
+    ("__builtin_memset", 0, 2),
 ];
+/// Those of [`SIZED`] that write memory of any kind, in which nothing shows where a size covers a half.
+pub(super) const COPIES: [&str; 6] =
+    ["memcpy", "memmove", "memset", "__builtin_memcpy", "__builtin_memmove", "__builtin_memset"];
 /// The index of the shared bytes in the configuration of a launch.
 const SHARED_BYTES: usize = 2;
 /// Possible sizes of a floating-point number, or of a vector of some, as literals.
@@ -33,7 +43,11 @@ const ELEMENT_BYTES: [u32; 4] = [2, 4, 8, 16];
 
 /// A size in bytes among the tokens, and the pointer to its memory.
 struct SizedCall {
+    /// Its name or, in a launch, the first token of the size.
+    start: usize,
     pointer: Option<Range<usize>>,
+    /// What is copied from, or the value of `memset`.
+    copied: Option<Range<usize>>,
     size: Range<usize>,
 }
 
@@ -63,25 +77,133 @@ pub(super) fn find_byte_counts(source: &Source) -> Vec<ByteCount> {
     counts
 }
 
-/// Lets each literal 4 for the bytes of a `float` count those of a double. The compiler decides by the type of
-/// the pointer.
+/// Lets sizes in bytes for `float` count those of a double: a factor 4 behind a pointer that may lead there, where the
+/// compiler decides by the type of the pointer, and any number of bytes behind one that is declared so. A copy of a
+/// number of bytes behind another pointer ends the shadow if these are numbers, and so does that of a part of a class. Shared bytes of launches count where the
+/// file shares floats alone.
 pub(super) fn widen_byte_counts(context: &HostContext, edits: &mut Edits) {
     let text = context.source.text;
     let tokens = &context.tokens;
+    let shares_floats = shares_floats_alone(context);
     for call in sized_calls(text, tokens) {
+        if call.start == call.size.start {
+            if shares_floats && counts_float_bytes(context, &call.size) {
+                edits.insert(tokens[call.size.start].start, "(");
+                edits.insert(tokens[call.size.end - 1].end, ") * 2");
+            }
+            continue;
+        }
         let Some(pointer) = call.pointer.and_then(|range| plain_pointer(text, tokens, range))
         else {
             continue;
         };
-        if let Some(at) = float_bytes(text, tokens, &call.size) {
-            let pointer =
-                edits.applied(text, tokens[pointer.start].start..tokens[pointer.end - 1].end);
-            let width = format!(" * ::replay_rt::float_width<decltype({pointer})>)");
-            let width = width.replace(['\n', '\r'], " ");
-            edits.insert(tokens[at].start, "(");
-            edits.insert(tokens[at].end, width);
+        let size = &call.size;
+        let spell = |range: Range<usize>| {
+            let bytes = tokens[range.start].start..tokens[range.end - 1].end;
+            let spelled = edits.applied(text, bytes.clone());
+            // A cast in front of the range may be a call by now that ends in it.
+            let count = |bracket| spelled.matches(bracket).count();
+            let is_whole = count('(') == count(')');
+            let spelled = if is_whole { spelled } else { widen_text(&text[bytes]) };
+            spelled.replace(['\n', '\r'], " ")
+        };
+        let spelled = spell(pointer.clone());
+        let pointers = &tokens[call.start.min(pointer.start)..size.start.max(pointer.end)];
+        let factor = float_bytes(text, tokens, size).map(|at| at..at + 1);
+        let is_whole = factor.is_none()
+            && names_floats(context, pointers)
+            && counts_float_bytes(context, size);
+        let counted = factor.or_else(|| is_whole.then(|| size.clone()));
+        let is_literal_copy = COPIES.contains(&tokens.text_at(text, call.start))
+            && is_literal_product(text, tokens, size);
+        if is_literal_copy {
+            let is_known = counted.is_some() || names_doubles(context, pointers);
+            let copied = call.copied.and_then(|range| plain_pointer(text, tokens, range));
+            let copied = copied.map_or_else(|| spelled.clone(), spell);
+            let what = normalise_spacing(text, &tokens[call.start..=size.end]);
+            let (what, path) = (escape_c_string(&what), escape_c_string(context.source.path));
+            let line = context.source.line(tokens[call.start].start);
+            let guard = format!(
+                "::replay_rt::literal_bytes<{is_known}, decltype({spelled}), decltype({copied})>\
+                 (\"{what}\", \"{path}\", {line}, "
+            );
+            edits.insert(tokens[size.start].start, guard);
+        }
+        if let Some(counted) = &counted {
+            let (open, close) = if counted.len() > 1 { ("((", ")") } else { ("(", "") };
+            let width = format!("{close} * ::replay_rt::float_width<decltype({spelled})>)");
+            edits.insert(tokens[counted.start].start, open);
+            edits.insert(tokens[counted.end - 1].end, width);
+        }
+        if is_literal_copy {
+            edits.insert(tokens[size.end - 1].end, ")");
         }
     }
+}
+
+/// Whether `size`, or the value of the variable that it is, is a number of bytes for whole floats, written without `sizeof`:
+/// a product with a multiple of 4, or a shift by 2 and more.
+fn counts_float_bytes(context: &HostContext, size: &Range<usize>) -> bool {
+    let text = context.source.text;
+    let tokens = &context.tokens;
+    let meant = find_initialiser(text, tokens, size).unwrap_or(size.clone());
+    let function_at =
+        |index: usize| context.function(tokens[index].start).map(|function| function.tokens.start);
+    if function_at(meant.start) != function_at(size.start) {
+        return false;
+    }
+    let mut has_multiple = false;
+    let mut at = meant.start;
+    while at < meant.end {
+        if let Some(after) = tokens.skip_group(at) {
+            if !is_cast(text, tokens, at..after) {
+                return false;
+            }
+            at = after;
+            continue;
+        }
+        let shifts = is_shift(text, tokens, at);
+        at += if shifts { 2 } else { 0 };
+        match integer_literal(text, tokens, at) {
+            Some(bits) if shifts => has_multiple |= bits >= 2,
+            Some(value) => has_multiple |= value % 4 == 0,
+            None if tokens.is_spelled_at(text, at, "sizeof") => return false,
+            None if tokens[at].kind == TokenKind::Ident => {}
+            None if ["*", ".", "->", "::"]
+                .iter()
+                .any(|spelling| tokens.is_spelled_at(text, at, spelling)) => {}
+            None => return false,
+        }
+        at += 1;
+    }
+    has_multiple
+}
+
+/// Whether `<<` stands at `index`.
+fn is_shift(text: &str, tokens: &Tokens, index: usize) -> bool {
+    (index..index + 2).all(|sign| tokens.is_spelled_at(text, sign, "<"))
+}
+
+/// Whether the parentheses at `range` hold the name of an integer type.
+fn is_cast(text: &str, tokens: &Tokens, range: Range<usize>) -> bool {
+    let words = &tokens[range.start + 1..range.end - 1];
+    !words.is_empty()
+        && words.iter().all(|word| {
+            SCALARS.contains(&word.text(text)) || ["std", "::"].contains(&word.text(text))
+        })
+}
+
+/// Whether `size` is a product of literals, of a half or more.
+fn is_literal_product(text: &str, tokens: &Tokens, size: &Range<usize>) -> bool {
+    let mut product = 1;
+    for at in size.clone() {
+        match integer_literal(text, tokens, at) {
+            Some(value) => product *= u64::from(value),
+            None if tokens.is_spelled_at(text, at, "*") => {}
+            None => return false,
+        }
+    }
+    product > 1 && product % 2 == 0
 }
 
 /// The calls with a size in bytes among `tokens`.
@@ -99,20 +221,30 @@ fn sized_calls(text: &str, tokens: &Tokens) -> Vec<SizedCall> {
         arguments.retain(|part| !part.is_empty());
         let Some(size_range) = arguments.get(size) else { continue };
         let pointer = arguments.get(pointer).filter(|_| pointer != size);
-        calls.push(SizedCall { pointer: pointer.cloned(), size: size_range.clone() });
+        let call = SizedCall {
+            start: at,
+            pointer: pointer.cloned(),
+            copied: arguments.get(1).cloned(),
+            size: size_range.clone(),
+        };
+        calls.push(call);
     }
     for launch in launches::find_launch_syntax(text, tokens) {
         let configuration = tokens.index_at(launch.open.end)..tokens.index_at(launch.close.start);
         let parts = tokens.split_arguments(text, configuration).into_iter();
         if let Some(size) = parts.filter(|part| !part.is_empty()).nth(SHARED_BYTES) {
-            calls.push(SizedCall { pointer: None, size });
+            calls.push(SizedCall { start: size.start, pointer: None, copied: None, size });
         }
     }
     calls
 }
 
 /// The last value before `size` of the variable `size`; none if `size` is more than a name.
-fn find_initialiser(text: &str, tokens: &Tokens, size: &Range<usize>) -> Option<Range<usize>> {
+pub(super) fn find_initialiser(
+    text: &str,
+    tokens: &Tokens,
+    size: &Range<usize>,
+) -> Option<Range<usize>> {
     let name = tokens[size.start];
     if size.len() != 1 || name.kind != TokenKind::Ident {
         return None;
@@ -140,7 +272,12 @@ fn is_zero(text: &str, tokens: &Tokens, range: &Range<usize>) -> bool {
 /// The value of the integer literal at `at`.
 fn integer_literal(text: &str, tokens: &Tokens, at: usize) -> Option<u32> {
     let token = tokens.get(at).filter(|token| token.kind == TokenKind::Number)?;
-    token.text(text).trim_end_matches(['u', 'U', 'l', 'L']).parse().ok()
+    read_integer(token.text(text))
+}
+
+/// The value of an integer literal.
+pub(super) fn read_integer(literal: &str) -> Option<u32> {
+    literal.trim_end_matches(['u', 'U', 'l', 'L']).parse().ok()
 }
 
 /// The tokens of `pointer` without the cast before it, if its type can be asked for again.
@@ -247,18 +384,71 @@ mod tests {
     }
 
     #[test]
+    fn any_number_of_bytes_counts_what_a_pointer_to_float_points_to() {
+        let width = "::replay_rt::float_width<decltype(p)>";
+        for size in ["n << 2", "4 * 8", "4096", "n * 16", "(size_t)n * 8"] {
+            assert_eq!(
+                shadow_of(&format!("cudaMemset(p, 0, {size});")),
+                format!("cudaMemset(p, 0, (({size}) * {width}));").replace("((4096)", "(4096")
+            );
+        }
+        assert_eq!(
+            shadow_of("size_t bytes = n * 4; cudaMemset(p, 0, bytes);"),
+            format!("size_t bytes = n * 4; cudaMemset(p, 0, (bytes * {width}));")
+        );
+        let of_another = "size_t bytes = n * sizeof(float); cudaMemset(p, 0, bytes);";
+        assert_eq!(shadow_of(of_another), of_another.replace("float", "double"));
+    }
+
+    #[test]
+    fn a_copy_of_a_number_of_bytes_is_widened_or_ends_the_shadow_or_is_of_doubles() {
+        let float = shadow_of("float v[4], u[4]; memcpy(u, v, 16);");
+        assert!(float.ends_with(", 1, (16 * ::replay_rt::float_width<decltype(u)>)));"), "{float}");
+        assert!(float.contains("literal_bytes<true, decltype(u), decltype(v)>"), "{float}");
+        let double = shadow_of("double v[2], u[2]; memcpy(u, v, 16);");
+        let part = shadow_of("memcpy(p, (char*)&p[n] + 2, 2);");
+        assert!(part.contains("literal_bytes<false, decltype(p), decltype(&p[n] + 2)>"), "{part}");
+        assert!(double.ends_with("literal_bytes<true, decltype(u), decltype(v)>(\"memcpy(u, v, 16)\", \"a.cu\", 1, 16));"), "{double}");
+        let any = shadow_of("T v[4], u[4]; __builtin_memcpy(u, v, 16);");
+        assert_eq!(
+            any,
+            "T v[4], u[4]; ::memcpy(u, v, ::replay_rt::literal_bytes<false, decltype(u), decltype(v)>(\"__builtin_memcpy(u, v, 16)\", \"a.cu\", 1, 16));"
+        );
+    }
+
+    #[test]
+    fn shared_bytes_of_a_launch_are_widened_where_the_file_shares_floats_alone() {
+        let launch = |shared: &str| {
+            let text = format!(
+                "__global__ void k() {{ {shared} }}\nvoid f(int n) {{ int bytes = n * 4; k<<<1, n, bytes>>>(); }}"
+            );
+            let unit = SourceUnit { path: "a.cu", text: &text };
+            let symbols = scan_symbols(&[unit]);
+            translate_for_host(&unit, &symbols, Precision::Shadow, Threads::Stacks).unwrap().text
+        };
+        assert!(launch("extern __shared__ float s[];").contains("(bytes) * 2"));
+        for other in [
+            "",
+            "extern __shared__ int s[];",
+            "extern __shared__ float s[]; extern __shared__ char c[];",
+        ] {
+            assert!(!launch(other).contains("* 2"), "{other}");
+        }
+    }
+
+    #[test]
     fn what_is_no_product_with_a_factor_4_stays() {
         for size in [
             "n * 4 + 16",
-            "n << 2",
-            "4 * 8",
+            "n * 3",
+            "n << 1",
             "4 * sizeof(*p)",
             "(n + 4) * n",
             "f(4)",
             "n / 4",
             "n * 4 / 2",
             "n - 4",
-            "40 * n",
+            "6 * n",
             "n ? 4 : 2",
         ] {
             let statement = format!("cudaMemset(p, 0, {size});");

@@ -1,8 +1,11 @@
 //! The float64 shadow of device CUDA C++. It widens the same as [`super::shadow`], and also the float32 names of
 //! CUDA's own headers. On the CPU the headers widen those.
 
+use super::byte_counts::COPIES;
 use super::edits::Edits;
+use super::integer_variables::BYTES;
 use super::lexer::{Token, TokenKind, lex_directive, lex_tokens};
+use super::outline::outline_items;
 use super::packed_casts::{self, NARROW};
 use super::shadow::{MATH, widen_token};
 use super::source::Source;
@@ -145,10 +148,38 @@ pub(super) fn find_device_obstacle(source: &Source) -> Option<&'static str> {
     if ["asm", "__asm", "__asm__"].iter().any(|word| mentions_name(source, word)) {
         return Some("inline PTX");
     }
+    if has_numbered_bytes(source) {
+        return Some("sizes in bytes");
+    }
     let mut narrow_names = NARROW.into_iter().filter(|name| name.starts_with("__"));
     narrow_names.find(|name| mentions_name(source, name)).or_else(|| {
         packed_casts::has_packed_casts(source).then_some("numbers packed into integers")
     })
+}
+
+/// Whether device code of `source` copies a number of bytes without `sizeof`, or shares an array of bytes: these are
+/// widened on the CPU alone.
+fn has_numbered_bytes(source: &Source) -> bool {
+    let text = source.text;
+    let code = source.view(true);
+    let follows_no_size = |index: usize| {
+        code.skip_group(index + 1).is_some_and(|end| {
+            !code[index + 1..end].iter().any(|word| word.is_spelled(text, "sizeof"))
+        })
+    };
+    let shares_bytes = |index: usize| {
+        let types = code[index + 1..].iter().take(2);
+        code.is_spelled_at(text, index, "__shared__")
+            && types.into_iter().any(|word| BYTES.contains(&word.text(text)))
+    };
+    outline_items(text, &code)
+        .iter()
+        .filter(|item| item.on_device(text, &code))
+        .flat_map(|item| item.tokens.clone())
+        .any(|index| {
+            COPIES.contains(&code.text_at(text, index)) && follows_no_size(index)
+                || shares_bytes(index)
+        })
 }
 
 #[cfg(test)]
@@ -178,6 +209,13 @@ mod tests {
         assert_eq!(found("__device__ void f() { asm volatile(\"nop;\"); }"), Some("inline PTX"));
         let packed = "__device__ void f(float* x) { *(int4*)x = int4(); }";
         assert_eq!(found(packed), Some("numbers packed into integers"));
+        let copied = "__device__ void f(float* x, float* y) { memcpy(x, y, 16); }";
+        assert_eq!(found(copied), Some("sizes in bytes"));
+        let shared = "__global__ void f() { __shared__ unsigned char s[512]; g((float*)s); }";
+        assert_eq!(found(shared), Some("sizes in bytes"));
+        let sized = "void h(float* x) { memset(x, 0, 16); }\n\
+                     __device__ void f(float* x, float* y) { memcpy(x, y, sizeof(float)); }";
+        assert_eq!(found(sized), None);
         let summed = "for (int half = blockDim.x / 2; half > 0; half /= 2) s[i] += s[i + half];";
         assert_eq!(found(summed), None);
     }

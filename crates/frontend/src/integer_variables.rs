@@ -5,10 +5,11 @@ use std::collections::{HashMap, HashSet};
 
 use super::host::HostContext;
 use super::lexer::{Token, TokenKind, Tokens};
+use super::packed_casts::VECTORS;
 
 /// Scalar integer types but those of bytes without a sign: in these anything may lie, and `int8_t` holds quantised
 /// numbers. Pairs and more may pack floats.
-const SCALARS: [&str; 19] = [
+pub(super) const SCALARS: [&str; 19] = [
     "int",
     "unsigned",
     "signed",
@@ -63,6 +64,51 @@ pub(super) fn is_double_operand(context: &HostContext, tokens: &Tokens, index: u
     })
 }
 
+/// Whether a name among `tokens` is declared by the sources as `float`, and none as `double`.
+pub(super) fn names_floats(context: &HostContext, tokens: &[Token]) -> bool {
+    let declared = declared_names(context, tokens);
+    declared.iter().any(|declaration| declaration.is_float)
+        && !declared.iter().any(|declaration| declaration.is_double)
+}
+
+/// Whether a name among `tokens` is declared by the sources as `double`.
+pub(super) fn names_doubles(context: &HostContext, tokens: &[Token]) -> bool {
+    declared_names(context, tokens).iter().any(|declaration| declaration.is_double)
+}
+
+/// Whether a name among `tokens` is declared by the sources as bytes or a pointer to them.
+pub(super) fn names_bytes(context: &HostContext, tokens: &[Token]) -> bool {
+    declared_names(context, tokens).iter().any(|declaration| declaration.is_byte)
+}
+
+/// Whether `name` is an array of bytes, outside of shared memory, whose length is a number.
+pub(super) fn is_array_of_numbered_bytes(context: &HostContext, name: &Token) -> bool {
+    let text = context.source.text;
+    let tokens = &context.tokens;
+    let is_shared = |declared: usize| {
+        let words = tokens[..declared].iter().rev().map(|word| word.text(text));
+        words.take_while(|word| !matches!(*word, ";" | "{" | "}")).any(|word| word == "__shared__")
+    };
+    let has_numbered_length = |declared: usize| {
+        let length_end = tokens.skip_group(declared + 1).unwrap_or(declared + 1);
+        let length = &tokens[declared + 1..length_end];
+        length.first().is_some_and(|open| open.is_spelled(text, "["))
+            && length.iter().any(|word| word.kind == TokenKind::Number)
+            && !length.iter().any(|word| word.is_spelled(text, "sizeof"))
+    };
+    declarations_in_reach(context, name).iter().any(|declaration| {
+        declaration.is_byte
+            && has_numbered_length(declaration.index)
+            && !is_shared(declaration.index)
+    })
+}
+
+/// The declarations in reach of the names among `tokens`.
+fn declared_names<'c>(context: &'c HostContext, tokens: &[Token]) -> Vec<&'c Declaration> {
+    let names = tokens.iter().filter(|token| token.kind == TokenKind::Ident);
+    names.flat_map(|name| declarations_in_reach(context, name)).collect()
+}
+
 /// Types of a byte.
 pub(super) const BYTES: [&str; 4] = ["char", "uint8_t", "int8_t", "byte"];
 
@@ -107,6 +153,21 @@ pub(super) fn collect_shared_bytes<'t>(text: &'t str, code: &[Token]) -> HashSet
     names
 }
 
+/// Whether the file declares dynamic shared memory, and all of it as floats.
+pub(super) fn shares_floats_alone(context: &HostContext) -> bool {
+    let text = context.source.text;
+    let tokens = &context.tokens;
+    let mut types =
+        (0..tokens.len()).filter(|&at| tokens.is_spelled_at(text, at, "extern")).filter_map(|at| {
+            let end = (at..tokens.len()).find(|&end| tokens.is_spelled_at(text, end, ";"))?;
+            let is_shared = (at..end).any(|word| tokens.is_spelled_at(text, word, "__shared__"));
+            let open = (at..end).find(|&open| tokens.is_spelled_at(text, open, "["))?;
+            is_shared.then(|| tokens.text_at(text, open - 2))
+        });
+    let is_float = |word: &str| word == "float" || VECTORS.contains(&word);
+    types.next().is_some_and(is_float) && types.all(is_float)
+}
+
 /// Whether all declarations of `variable` in the function around it, or without any there in the file, are those of
 /// integers, pointers to integers or arrays of integers.
 fn holds_integers(context: &HostContext, variable: &Token) -> bool {
@@ -135,6 +196,8 @@ pub(super) struct Declaration {
     index: usize,
     is_integer: bool,
     is_double: bool,
+    is_float: bool,
+    is_byte: bool,
     /// The declarations of the name up to here, this one included, of anything but integers.
     others: usize,
 }
@@ -164,8 +227,14 @@ pub(super) fn collect_declarations<'t>(
             let is_integer = SCALARS.contains(&type_word.text(text));
             let others_before = declarations.last().map_or(0, |last| last.others);
             let others = others_before + usize::from(!is_integer);
-            let is_double = type_word.is_spelled(text, "double");
-            declarations.push(Declaration { index, is_integer, is_double, others });
+            declarations.push(Declaration {
+                index,
+                is_integer,
+                is_double: type_word.is_spelled(text, "double"),
+                is_float: type_word.is_spelled(text, "float"),
+                is_byte: BYTES.contains(&type_word.text(text)),
+                others,
+            });
         }
         if !is_declarator_sign(word) {
             last_word = Some(token);

@@ -178,7 +178,7 @@ pub(super) const INTEGERS: [&str; 28] = [
 ];
 
 /// Types with a wider form in the shadow.
-const FLOATS: [&[&str]; 3] = [&["float"], &VECTORS, &NARROW];
+pub(super) const FLOATS: [&[&str]; 3] = [&["float"], &VECTORS, &NARROW];
 
 /// Widens every token of float32, and lists the obstacles to the shadow.
 pub(super) fn rewrite_for_shadow(context: &HostContext, edits: &mut Edits) -> Vec<Obstacle> {
@@ -223,6 +223,11 @@ pub(super) fn rewrite_for_shadow(context: &HostContext, edits: &mut Edits) -> Ve
                     byte_casts::skip_byte_cast(context, tokens, index, within.is_some())
                 });
             }
+            let mut is_numbered = false;
+            if end.is_none() {
+                end = byte_casts::skip_numbered_cast(context, tokens, index);
+                is_numbered = end.is_some();
+            }
             if let Some(end) = end
                 && !left_out.iter().any(|range| range.contains(&token.start))
             {
@@ -240,6 +245,7 @@ pub(super) fn rewrite_for_shadow(context: &HostContext, edits: &mut Edits) -> Ve
                         && number_bits::share_union(source.text, tokens, end, edits);
                 let asks_for_type = !carries_numbers
                     && !looks_into_pack
+                    && !is_numbered
                     && !within_constant
                     && !is_double_operand(context, tokens, end.saturating_sub(1));
                 new_obstacle.guarded = carries_numbers
@@ -297,6 +303,8 @@ pub(super) fn widen_token(token: Token, text: &str) -> Option<String> {
     let word = token.text(text);
     match token.kind {
         TokenKind::Ident if word == "float" => Some("double".to_owned()),
+        // By this name numbers are told from words (`replay/number_bits.h`).
+        TokenKind::Ident if word == "__builtin_memcpy" => Some("::memcpy".to_owned()),
         TokenKind::Ident if MATH.contains(&word) => word.strip_suffix('f').map(str::to_owned),
         TokenKind::Number => literals::in_shadow(word),
         _ => None,
@@ -470,6 +478,6 @@ fn names_integers(text: &str, tokens: &[Token]) -> bool {
     names_any(text, tokens, &INTEGERS) && !names_any(text, tokens, &["char"])
 }
 
-fn names_any(text: &str, tokens: &[Token], names: &[&str]) -> bool {
+pub(super) fn names_any(text: &str, tokens: &[Token], names: &[&str]) -> bool {
     tokens.iter().any(|token| token.kind == TokenKind::Ident && names.contains(&token.text(text)))
 }

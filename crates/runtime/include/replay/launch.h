@@ -423,6 +423,18 @@ T (&shared_array(const dynamic_shared_array<T>&))[] { return dynamic_shared<T[]>
 template <class T>
 T& shared_array(T& other) { return other; }
 
+/// The bytes of a variable in shared memory. Arrays of integers, in which sources keep numbers too, have room for as many
+/// in the float64 shadow as natively: twice as wide floats, and four times as wide halves.
+template <class T>
+inline constexpr size_t slot_bytes = sizeof(T);
+#ifdef REPLAY_SHADOW
+template <class T, size_t N>
+inline constexpr size_t slot_bytes<T[N]> =
+    !std::is_integral<std::remove_all_extents_t<T>>::value ? sizeof(T[N])
+    : sizeof(std::remove_all_extents_t<T>) < 4             ? 4 * sizeof(T[N])
+                                                           : 2 * sizeof(T[N]);
+#endif
+
 /// One static `__shared__` variable: each block has its own, made when it first runs past.
 struct shared_slot {
   uint32_t number = 0;  // one more than the slot; 0 before the first use in the process
@@ -433,7 +445,7 @@ struct shared_slot {
     void* address = block.shared_slots[mine - 1];
     if (address == nullptr) {
       if (alignment < alignof(T)) alignment = alignof(T);
-      address = abi->shared_alloc(mine - 1, sizeof(T), alignment, name);
+      address = abi->shared_alloc(mine - 1, slot_bytes<T>, alignment, name);
     }
     return *static_cast<T*>(address);
   }

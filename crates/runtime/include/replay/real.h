@@ -55,6 +55,34 @@ inline constexpr int float_width<T[N]> = float_width<T>;
 template <class T, size_t N>
 inline constexpr int float_width<const T[N]> = float_width<T>;
 
+/// The class behind a pointer, or an empty one.
+struct no_class {};
+template <class T>
+struct class_behind { using type = no_class; };
+template <class T>
+struct class_behind<T*> { using type = T; };
+template <class T>
+struct class_behind<T&> : class_behind<T> {};
+template <class T, size_t N>
+struct class_behind<T[N]> { using type = T; };
+/// Whether `bytes` are those of whole objects, if classes are behind `Pointer`.
+template <class Pointer>
+inline bool holds_whole_classes(size_t bytes) {
+  using T = typename class_behind<Pointer>::type;
+  if constexpr (__is_class(T))
+    return bytes % sizeof(T) == 0;
+  else
+    return true;
+}
+/// A number of bytes written as a literal, for a copy to `To` and from `From`: where that leads to numbers, there are more
+/// bytes here. `Known` says that they are counted.
+template <bool Known, class To, class From>
+inline size_t literal_bytes(const char* what, const char* file, uint32_t line, size_t bytes) {
+  const bool is_whole = holds_whole_classes<To>(bytes) && holds_whole_classes<From>(bytes);
+  if (!is_whole || (!Known && float_width<To> != 1)) no_shadow(what, file, line);
+  return bytes;
+}
+
 /// The size in the sources of a type that the headers widen; 0 of any other.
 template <class T>
 inline constexpr size_t source_bytes = 0;
