@@ -207,6 +207,24 @@ fn thirds(x: &[f64], factor: f64) -> Vec<f64> {
 }
 
 #[test]
+fn atomics_by_words_keep_the_digits_of_numbers() {
+    let folded = |x: &[f64], factor: f64, first: f64, fold: fn(f64, f64) -> f64| {
+        let thirds = thirds(x, factor);
+        let mut groups: Vec<f64> = (0..16)
+            .map(|group| thirds.iter().skip(group).step_by(16).copied().fold(first, fold))
+            .collect();
+        groups.resize(COUNT, 0.0);
+        groups
+    };
+    assert_twin("punned", 0, "", 1e-6, |x, factor| folded(x, factor, f64::NEG_INFINITY, f64::max));
+    for which in [1, 2, 11] {
+        assert_twin("punned", which, "", 1e-6, |x, factor| {
+            folded(x, factor, 0.0, |sum, x| sum + x)
+        });
+    }
+}
+
+#[test]
 fn bytes_written_as_numbers_have_room_for_the_numbers_of_the_twin() {
     assert_twin("punned", 3, "", 1e-6, thirds);
     assert_twin("punned", 4, "", 1e-6, |x, factor| {

@@ -16,6 +16,9 @@ const LOADS: [&str; 8] = ["1", "2", "4", "8", "16", "32", "64", "128"];
 /// The value of a constant that counts bytes has no more tokens.
 const LONGEST_VALUE: usize = 256;
 
+/// Tokens from the name of a template to an argument.
+const MOST_ARGUMENT_TOKENS: usize = 32;
+
 /// Gives deciding sizes in the file and in its macros their native values.
 pub(super) fn rewrite_deciding_sizes(context: &HostContext, edits: &mut Edits) {
     rewrite_size_constants(context, edits);
@@ -194,9 +197,23 @@ fn decides(context: &HostContext, tokens: &Tokens, range: Range<usize>) -> bool 
             .get(range.end + 1)
             .is_some_and(|token| matches!(token.kind, TokenKind::Ident | TokenKind::Number));
     let closes = if scales { after(2) } else { after(0) };
-    let opens =
-        before(1) == "<" && range.start >= 2 && tokens[range.start - 2].kind == TokenKind::Ident;
-    opens && matches!(closes, ">" | ",")
+    matches!(closes, ">" | ",") && is_template_argument(text, tokens, range.start)
+}
+
+/// Whether an argument of a template begins at `index`, behind the name of the template.
+fn is_template_argument(text: &str, tokens: &Tokens, index: usize) -> bool {
+    if !matches!(tokens.text_at(text, index.wrapping_sub(1)), "<" | ",") {
+        return false;
+    }
+    let no_argument = |open: &usize| {
+        !matches!(tokens.text_at(text, *open), ";" | "{" | "}" | "(" | ")" | "=" | "?")
+    };
+    let mut opens = (1..index).rev().take(MOST_ARGUMENT_TOKENS).take_while(no_argument);
+    opens.any(|open| {
+        tokens.is_spelled_at(text, open, "<")
+            && tokens[open - 1].kind == TokenKind::Ident
+            && tokens.skip_angles(text, open).is_some_and(|end| end > index)
+    })
 }
 
 /// Whether `name` is a constant of the file for the bytes of a load.
@@ -234,6 +251,7 @@ mod tests {
             "#define LOAD 16\nint n = LOAD / sizeof(T);",
             "bool wide = sizeof(T) == 4, wider = 2 < sizeof(U) ;",
             "using V = typename Bytes<sizeof(T) * N>::type;",
+            "AtomicAdd<T, sizeof(T)>()(address, value);",
         ] {
             assert!(shadow_code(text).contains("deciding_size<__typeof__(T)>"), "{text}");
         }
@@ -260,6 +278,7 @@ mod tests {
             "bool wide = sizeof(double) == 8;",
             "char* end = smem + sizeof(T) * 32;",
             "alignas(sizeof(T) * 4) T x[4];",
+            "f(a < b, sizeof(T));",
         ] {
             assert!(!shadow_code(text).contains("deciding_size"), "{text}");
         }

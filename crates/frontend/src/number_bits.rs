@@ -7,7 +7,9 @@ use std::ops::Range;
 use super::edits::Edits;
 use super::host::HostContext;
 use super::lexer::{Token, TokenKind, Tokens};
-use super::shadow::INTEGERS;
+use super::outline::Item;
+use super::reachability::is_generic;
+use super::shadow::{FLOATS, INTEGERS, find_cast_type, names_any};
 
 /// The types of a word as wide as a float.
 const WORDS: [&str; 6] = ["int", "unsigned", "int32_t", "uint32_t", "uint", "signed"];
@@ -15,6 +17,12 @@ const WORDS: [&str; 6] = ["int", "unsigned", "int32_t", "uint32_t", "uint", "sig
 /// Functions from bits to numbers and back.
 const CONVERSIONS: [&str; 4] =
     ["__float_as_int", "__float_as_uint", "__int_as_float", "__uint_as_float"];
+
+/// Functions from numbers to bits.
+const TO_BITS: [&str; 2] = ["__float_as_int", "__float_as_uint"];
+/// Functions that take bits of a number as an argument.
+const TAKES_BITS: [&str; 6] =
+    ["__int_as_float", "__uint_as_float", "atomicMax", "atomicMin", "atomicExch", "atomicCAS"];
 
 /// Gives the integers of the union whose brace opens at `open_brace` the type of a number's bits, if all members are
 /// single floats and words. Whether they are.
@@ -51,8 +59,8 @@ pub(super) fn share_union(
     true
 }
 
-/// Gives the variables of each function around an `atomicCAS` of bits a type that keeps the number, and pointers
-/// made by a cast of numbers the type of the cast.
+/// Gives the variables of each function by which bits go to an atomic, or become a number again, a type that keeps the
+/// number, and pointers made by a cast of numbers the type of the cast.
 pub(super) fn keep_numbers_in_words(context: &HostContext, edits: &mut Edits) {
     let text = context.source.text;
     let tokens = &context.tokens;
@@ -63,11 +71,8 @@ pub(super) fn keep_numbers_in_words(context: &HostContext, edits: &mut Edits) {
         if !CONVERSIONS.iter().any(|name| has(name)) {
             continue;
         }
-        let swapped = if has("atomicCAS") {
-            swapped_names(text, tokens, body.clone())
-        } else {
-            BTreeSet::new()
-        };
+        let mut carrying = swapped_names(text, tokens, body.clone());
+        carrying.extend(carried_names(text, tokens, body.clone()));
         let mut index = body.start;
         while index < body.end {
             let types = word_type(text, tokens, index);
@@ -79,13 +84,52 @@ pub(super) fn keep_numbers_in_words(context: &HostContext, edits: &mut Edits) {
                 if casts_to_word(text, tokens, types.end + 1) {
                     edits.replace(tokens[types.start].start..tokens[types.end].end, "auto");
                 }
-            } else if declared_names(text, tokens, types.end).any(|name| swapped.contains(name)) {
+            } else if declared_names(text, tokens, types.end).any(|name| carrying.contains(name)) {
                 edits.insert(tokens[types.start].start, "::replay_rt::bits_word<");
                 edits.insert(tokens[types.end - 1].end, ">");
             }
             index = types.end;
         }
     }
+}
+
+/// The places of functions that swap the bits of `double`s of the sources in an atomic, and have no narrower numbers: these are
+/// the same in the shadow.
+pub(super) fn find_swaps_of_doubles(context: &HostContext, items: &[Item]) -> Vec<Range<usize>> {
+    let text = context.source.text;
+    let tokens = &context.tokens;
+    let swaps_doubles = |function: &&Item| {
+        let words = &tokens[function.tokens.clone()];
+        let has = |name: &str| words.iter().any(|word| word.is_spelled(text, name));
+        has("atomicCAS")
+            && has("double")
+            && !has("auto")
+            && !FLOATS.iter().any(|names| names_any(text, words, names))
+            && !is_generic(tokens, items, words[0].start)
+    };
+    let functions = context.functions.iter().filter(swaps_doubles);
+    functions
+        .map(|function| tokens[function.tokens.start].start..tokens[function.tokens.end - 1].end)
+        .collect()
+}
+
+/// The function that takes the place of `name` there.
+pub(super) fn spell_bits_of_double(name: &str) -> Option<&'static str> {
+    match name {
+        "__double_as_longlong" => Some("::replay_rt::bits<long long, double>"),
+        "__longlong_as_double" => Some("::replay_rt::bits<double, long long>"),
+        _ => None,
+    }
+}
+
+/// Whether the cast at `index` is one to a pointer to integers as wide as a `double`.
+pub(super) fn is_double_word_cast(text: &str, tokens: &Tokens, index: usize) -> bool {
+    find_cast_type(text, tokens, index).is_some_and(|words| {
+        let words = &tokens[words];
+        let count = |name: &str| words.iter().filter(|word| word.is_spelled(text, name)).count();
+        words.last().is_some_and(|sign| sign.is_spelled(text, "*"))
+            && (count("long") == 2 || count("int64_t") + count("uint64_t") == 1)
+    })
 }
 
 /// The variables in `body` compared by an `atomicCAS` or assigned from one.
@@ -106,9 +150,30 @@ fn swapped_names<'t>(text: &'t str, tokens: &Tokens, body: Range<usize>) -> BTre
     names
 }
 
+/// The variables in `body` that begin as the bits of a number, and go to an atomic or become a number again.
+fn carried_names<'t>(text: &'t str, tokens: &Tokens, body: Range<usize>) -> BTreeSet<&'t str> {
+    let mut begun = BTreeSet::new();
+    let mut taken = BTreeSet::new();
+    for index in body {
+        let word = tokens.text_at(text, index);
+        if TO_BITS.contains(&word) && tokens.is_spelled_at(text, index - 1, "=") {
+            begun.insert(tokens.text_at(text, index - 2));
+        }
+        if TAKES_BITS.contains(&word)
+            && let Some(call_end) = tokens.skip_group(index + 1)
+        {
+            let arguments = tokens.split_arguments(text, index + 2..call_end - 1);
+            let names = arguments.into_iter().filter(|argument| argument.len() == 1);
+            taken.extend(names.map(|argument| tokens.text_at(text, argument.start)));
+        }
+    }
+    begun.intersection(&taken).copied().collect()
+}
+
 /// The tokens of a word's type at `index`, at the start of a statement; empty if there are none.
 fn word_type(text: &str, tokens: &Tokens, index: usize) -> Range<usize> {
-    let starts = matches!(tokens.text_at(text, index.wrapping_sub(1)), ";" | "{" | "}");
+    let before = tokens.text_at(text, index.wrapping_sub(1));
+    let starts = matches!(before, ";" | "{" | "}" | "const");
     let mut end = index;
     while starts && WORDS.contains(&tokens.text_at(text, end)) {
         end += 1;

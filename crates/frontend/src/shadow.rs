@@ -188,6 +188,7 @@ pub(super) fn rewrite_for_shadow(context: &HostContext, edits: &mut Edits) -> Ve
     let left_out = conditions::find_dropped_code(source);
     let open_names = number_bits::open_type_names(source.text, &context.tokens);
     number_bits::keep_numbers_in_words(context, edits);
+    let of_doubles = number_bits::find_swaps_of_doubles(context, &items);
     let mut obstacles = Vec::new();
     for (tokens, within) in context.token_lists() {
         let name = within.map(|defined| defined.name);
@@ -206,6 +207,13 @@ pub(super) fn rewrite_for_shadow(context: &HostContext, edits: &mut Edits) -> Ve
             }
             if is_constant(source.text, tokens, index) {
                 edits.replace(token.start..token.start, CONSTANT.to_owned());
+                continue;
+            }
+            let swaps_doubles = of_doubles.iter().any(|range| range.contains(&token.start));
+            if swaps_doubles
+                && let Some(bits) = number_bits::spell_bits_of_double(token.text(source.text))
+            {
+                edits.replace(token.start..token.end, bits.to_owned());
                 continue;
             }
             let mut end = None;
@@ -227,6 +235,12 @@ pub(super) fn rewrite_for_shadow(context: &HostContext, edits: &mut Edits) -> Ve
             if end.is_none() {
                 end = byte_casts::skip_numbered_cast(context, tokens, index);
                 is_numbered = end.is_some();
+            }
+            if swaps_doubles
+                && end.is_some_and(|end| is_double_operand(context, tokens, end.saturating_sub(1)))
+                && number_bits::is_double_word_cast(source.text, tokens, index)
+            {
+                end = None;
             }
             if let Some(end) = end
                 && !left_out.iter().any(|range| range.contains(&token.start))

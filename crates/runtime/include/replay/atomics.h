@@ -182,7 +182,23 @@ inline number_bits<I> atomic_bits(bits_pointer<I> place, const bits_word<I>& val
   const double number = value.as_number(place.at);
   return {atomic_change(place.number, [=](double old) { return replaces(old, number) ? number : old; })};
 }
+/// An integer, or the bits of a number, as a word.
+template <class I, class From>
+inline bits_word<I> as_word(const From& from) {
+  if constexpr (std::is_integral<From>::value)
+    return (I)from;
+  else
+    return from;
+}
+template <class... Values>
+using one_is_integral = std::enable_if_t<(std::is_integral<Values>::value || ...)>;
 }  // namespace replay_rt
+// The same with an integer that is not known as the bits of a number.
+#define REPLAY_ATOMIC_INTEGER(I, name)                                                              \
+  template <class V, class = replay_rt::one_is_integral<V>>                                         \
+  inline replay_rt::number_bits<I> name(replay_rt::bits_pointer<I> place, V value) {                \
+    return name(place, replay_rt::bits_word<I>((I)value));                                          \
+  }
 // Numbers whose bits sources compare and swap, as there is no such atomic of floats.
 #define REPLAY_ATOMIC_NUMBER(I)                                                                     \
   inline replay_rt::number_bits<I> atomicExch(replay_rt::bits_pointer<I> place,                     \
@@ -207,10 +223,19 @@ inline number_bits<I> atomic_bits(bits_pointer<I> place, const bits_word<I>& val
     return replay_rt::atomic_bits(place, value, [&](double old, double) {                           \
       return replay_rt::bits_word<I>(replay_rt::number_bits<I>{old}) == compare;                    \
     });                                                                                             \
+  }                                                                                                 \
+  REPLAY_ATOMIC_INTEGER(I, atomicExch)                                                              \
+  REPLAY_ATOMIC_INTEGER(I, atomicMin)                                                               \
+  REPLAY_ATOMIC_INTEGER(I, atomicMax)                                                               \
+  template <class C, class V, class = replay_rt::one_is_integral<C, V>>                             \
+  inline replay_rt::number_bits<I> atomicCAS(replay_rt::bits_pointer<I> place, const C& compare,    \
+                                             const V& value) {                                      \
+    return atomicCAS(place, replay_rt::as_word<I>(compare), replay_rt::as_word<I>(value));          \
   }
 REPLAY_ATOMIC_NUMBER(int)
 REPLAY_ATOMIC_NUMBER(unsigned)
 #undef REPLAY_ATOMIC_NUMBER
+#undef REPLAY_ATOMIC_INTEGER
 #endif
 
 // Compute capability 9.0: vectors of floats in global memory.

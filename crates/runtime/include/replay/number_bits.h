@@ -38,6 +38,12 @@ struct number_bits {
   operator I() const { return read_bits<I>(number); }
 };
 
+// Changes of an integer by arithmetic, for a class `T` that reads and takes an `I`.
+#define REPLAY_CHANGE(T, OP) \
+  T& operator OP##=(I by) { return *this = (I)((I)*this OP by); }
+#define REPLAY_CHANGES(T)                                                               \
+  REPLAY_CHANGE(T, +) REPLAY_CHANGE(T, -) REPLAY_CHANGE(T, *) REPLAY_CHANGE(T, &)       \
+  REPLAY_CHANGE(T, |) REPLAY_CHANGE(T, ^) REPLAY_CHANGE(T, <<) REPLAY_CHANGE(T, >>)
 /// An integer of the sources that may be the bits of a number.
 template <class I>
 struct bits_word {
@@ -56,14 +62,9 @@ struct bits_word {
   double as_number(const shadow_place& at) const {
     return is_number ? number : number_of_bits(integer, at);
   }
+  REPLAY_CHANGES(bits_word)
 };
 
-// Changes of an integer by arithmetic, for a class `T` that reads and takes an `I`.
-#define REPLAY_CHANGE(T, OP) \
-  T& operator OP##=(I by) { return *this = (I)((I)*this OP by); }
-#define REPLAY_CHANGES(T)                                                               \
-  REPLAY_CHANGE(T, +) REPLAY_CHANGE(T, -) REPLAY_CHANGE(T, *) REPLAY_CHANGE(T, &)       \
-  REPLAY_CHANGE(T, |) REPLAY_CHANGE(T, ^) REPLAY_CHANGE(T, <<) REPLAY_CHANGE(T, >>)
 /// A number seen as an `I`.
 template <class I>
 struct bits_place {
@@ -158,6 +159,11 @@ class bits_member {
       : number(number_of_bits(from, {"union", file, line})) {}
   bits_member(number_bits<I> from) : number(from.number) {}
   operator I() const { return read_bits<I>(number); }
+  operator bits_word<I>() const { return number_bits<I>{number}; }
+  friend bool operator==(const bits_member& a, const bits_member& b) {
+    return bits<long long>(a.number) == bits<long long>(b.number);
+  }
+  friend bool operator!=(const bits_member& a, const bits_member& b) { return !(a == b); }
   REPLAY_CHANGES(bits_member)
 #undef REPLAY_CHANGES
 #undef REPLAY_CHANGE
