@@ -16,6 +16,9 @@ const LOADS: [&str; 8] = ["1", "2", "4", "8", "16", "32", "64", "128"];
 /// The value of a constant that counts bytes has no more tokens.
 const LONGEST_VALUE: usize = 256;
 
+/// Templates whose arguments count bytes of memory.
+const STORAGE: [&str; 4] = ["aligned_storage", "aligned_storage_t", "aligned_union", "array"];
+
 /// Tokens from the name of a template to an argument.
 const MOST_ARGUMENT_TOKENS: usize = 32;
 
@@ -200,7 +203,7 @@ fn decides(context: &HostContext, tokens: &Tokens, range: Range<usize>) -> bool 
     matches!(closes, ">" | ",") && is_template_argument(text, tokens, range.start)
 }
 
-/// Whether an argument of a template begins at `index`, behind the name of the template.
+/// Whether an argument of a template, but one that counts memory, begins at `index`, behind the name of the template.
 fn is_template_argument(text: &str, tokens: &Tokens, index: usize) -> bool {
     if !matches!(tokens.text_at(text, index.wrapping_sub(1)), "<" | ",") {
         return false;
@@ -212,6 +215,7 @@ fn is_template_argument(text: &str, tokens: &Tokens, index: usize) -> bool {
     opens.any(|open| {
         tokens.is_spelled_at(text, open, "<")
             && tokens[open - 1].kind == TokenKind::Ident
+            && !STORAGE.contains(&tokens.text_at(text, open - 1))
             && tokens.skip_angles(text, open).is_some_and(|end| end > index)
     })
 }
@@ -279,6 +283,8 @@ mod tests {
             "char* end = smem + sizeof(T) * 32;",
             "alignas(sizeof(T) * 4) T x[4];",
             "f(a < b, sizeof(T));",
+            "std::aligned_storage<sizeof(T), alignof(T)>::type raw;",
+            "std::array<char, sizeof(T)> raw;",
         ] {
             assert!(!shadow_code(text).contains("deciding_size"), "{text}");
         }
