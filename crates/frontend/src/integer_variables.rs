@@ -297,4 +297,16 @@ mod tests {
             assert_eq!(obstacles(code).len(), 1, "{code}");
         }
     }
+
+    #[test]
+    fn narrow_numbers_in_a_vector_of_floats_are_an_obstacle() {
+        for code in [
+            "float4 four; half2* p = reinterpret_cast<half2*>(&four);",
+            "float2 two; __half* p = (__half*)&two;",
+        ] {
+            assert_eq!(obstacles(code).len(), 1, "{code}");
+        }
+        let vector = "half2 pair; half* p = reinterpret_cast<half*>(&pair);";
+        assert_eq!(obstacles(vector), [""; 0]);
+    }
 }

@@ -170,14 +170,33 @@ impl<'t> PackedVariables<'t> {
             };
             return (member && is_integer).then_some(index + 2);
         }
+        self.look_narrow(tokens, index, |operand| {
+            self.integers.contains(operand) || self.floats.contains(operand)
+        })
+    }
+
+    /// The index after a look at `index` into a vector of floats for narrower numbers, in a file without such integers.
+    pub(super) fn look_into_floats(&self, tokens: &Tokens, index: usize) -> Option<usize> {
+        self.look_narrow(tokens, index, |operand| {
+            self.floats.contains(operand) && !self.integers.contains(operand)
+        })
+    }
+
+    /// The index after a cast at `index` of the address of a variable of which `is_packed` holds to a pointer to narrower
+    /// numbers.
+    fn look_narrow(
+        &self,
+        tokens: &Tokens,
+        index: usize,
+        is_packed: impl Fn(&str) -> bool,
+    ) -> Option<usize> {
         let (target, mut cast_end) = self.cast(tokens, index)?;
         if self.word(tokens, index) == "reinterpret_cast" {
             cast_end += 1;
         }
         let is_narrow = tokens[target].iter().any(|word| NARROW.contains(&word.text(self.text)));
-        let operand = self.word(tokens, cast_end + 1);
-        let is_taken = self.word(tokens, cast_end) == "&"
-            && (self.integers.contains(operand) || self.floats.contains(operand));
+        let is_taken =
+            self.word(tokens, cast_end) == "&" && is_packed(self.word(tokens, cast_end + 1));
         (is_narrow && is_taken).then_some(cast_end + 2)
     }
 

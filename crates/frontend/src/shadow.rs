@@ -216,12 +216,15 @@ pub(super) fn rewrite_for_shadow(context: &HostContext, edits: &mut Edits) -> Ve
                 edits.replace(token.start..token.end, bits.to_owned());
                 continue;
             }
-            let mut end = None;
             if context.symbols.packs() {
                 let generic = is_generic(&context.tokens, &items, token.start);
                 packed.rewrite(context, tokens, index, generic, edits);
-                end = packed.look(tokens, index);
             }
+            let mut end = if context.symbols.packs() {
+                packed.look(tokens, index)
+            } else {
+                packed.look_into_floats(tokens, index)
+            };
             let looks_into_pack = end.is_some();
             if !context.symbols.packs() || !packed.is_cast(tokens, index) {
                 end = end.or_else(|| skip_shadow_obstacle(context, tokens, index));
