@@ -22,7 +22,7 @@ use ::replay::harness::CppStandard;
 use ::replay::tensor::DType;
 use indexmap::IndexMap;
 
-pub use build_macros::{BuildMacro, find_build_macros};
+pub use build_macros::{BuildMacro, find_build_macros, find_number_macros};
 pub use build_standard::{find_build_standard, find_command_standard};
 pub use measured_shapes::{ShapeProbe, choose_size_sets, choose_usual_sizes};
 use pairs::{PairFit, fit_pair};

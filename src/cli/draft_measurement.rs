@@ -14,8 +14,8 @@ use ::replay::report::describe_failure;
 use ::replay::trial::{Failure, Lab, Status, TensorReach, Trial};
 
 use super::draft::{
-    Attempt, Draft, OutputTrait, ShapeFault, ShapeProbe, TiedSizes, choose_size_sets,
-    find_supposition, quote_toml, split_words, tie_sizes,
+    Attempt, BuildMacro, Draft, DraftedBuild, OutputTrait, ShapeFault, ShapeProbe, TiedSizes,
+    choose_size_sets, find_number_macros, find_supposition, quote_toml, split_words, tie_sizes,
 };
 use super::error::{CliResult, ErrorContext};
 use super::progress::Progress;
@@ -77,27 +77,26 @@ struct CuredDraft {
 }
 
 /// A folder for the harnesses and fixtures of measurements.
-struct ProbeFolder<'a, W> {
+struct ProbeFolder<'a> {
     cache: &'a Cache,
     lab: Arc<Lab>,
     folder: tempfile::TempDir,
     root: &'a Path,
-    /// Writes the harness of a draft.
-    write_text: W,
+    build: &'a DraftedBuild,
 }
 
-/// Measures the tensors of `draft`. `write_text` writes the harness of a draft; its sources lie below `root`.
+/// Measures the tensors of `draft` with the sources of `build`, which lie below `root`.
 pub fn measure_draft(
     session: &Session,
     draft: &mut Draft,
-    write_text: impl Fn(&Draft) -> String,
+    build: &DraftedBuild,
     root: &Path,
 ) -> CliResult<DraftMeasurement> {
     if draft.guesses_grids() {
         let reason = "its grid has to be edited first".to_owned();
         return Ok(DraftMeasurement::Not { reason });
     }
-    let find_problem = |draft: &Draft| Harness::parse(&write_text(draft), Path::new(HARNESS)).err();
+    let find_problem = |draft: &Draft| Harness::parse(&draft.text(build), Path::new(HARNESS)).err();
     if let Some(problem) = find_problem(draft) {
         return Ok(DraftMeasurement::Not { reason: problem.to_string() });
     }
@@ -106,8 +105,7 @@ pub fn measure_draft(
     progress.say(&work);
     let folder = tempfile::tempdir().context(|| "cannot make a temporary folder".to_owned())?;
     let lab = session.make_cpu_lab()?;
-    let probe_folder =
-        ProbeFolder { cache: session.cache(), lab, folder, root, write_text: &write_text };
+    let probe_folder = ProbeFolder { cache: session.cache(), lab, folder, root, build };
     let tied = if draft.calls_with_tensors() {
         let say_try = |number: usize| progress.say(format!("{work}: {number} shapes tried"));
         match probe_folder.tie_sizes(draft, say_try)? {
@@ -185,7 +183,7 @@ pub fn measure_draft(
     Ok(DraftMeasurement::Measured { sizes })
 }
 
-impl<W: Fn(&Draft) -> String> ProbeFolder<'_, W> {
+impl ProbeFolder<'_> {
     /// Finds what the functions of `draft` need of their tensors' shapes, by checked replays, and ties the sizes. `say_try` is
     /// told the number of each try.
     fn tie_sizes(&self, draft: &mut Draft, say_try: impl Fn(usize)) -> CliResult<SizeTie> {
@@ -248,14 +246,19 @@ impl<W: Fn(&Draft) -> String> ProbeFolder<'_, W> {
             Some((file.to_owned(), line.parse::<usize>().ok()?))
         });
         let mut words: BTreeSet<String> = split_words(&reason).map(str::to_owned).collect();
+        let of_build = self.build.defines.iter().filter_map(BuildMacro::number);
+        let of_build = of_build.filter(|(name, _)| words.contains(*name));
+        let mut macro_numbers: BTreeSet<usize> = of_build.map(|(_, number)| number).collect();
         if let Some((file, line)) = &place
             && let Ok(text) = files::read_text(&self.root.join(file), files::TEXT_BYTES)
         {
+            let of_file = find_number_macros(&text).filter(|(name, _)| words.contains(*name));
+            macro_numbers.extend(of_file.map(|(_, number)| number));
             let first = line.saturating_sub(LINES_AROUND + 1);
             let lines = text.lines().skip(first).take(2 * LINES_AROUND + 1);
             words.extend(lines.flat_map(split_words).map(str::to_owned));
         }
-        ShapeFault { reason, place, words }
+        ShapeFault { reason, place, words, macro_numbers }
     }
 
     /// How far a checked replay of `draft` touches the tensors, on random inputs of `sizes`.
@@ -322,7 +325,7 @@ impl<W: Fn(&Draft) -> String> ProbeFolder<'_, W> {
             .keep();
         let path = folder.join(HARNESS);
         let repository = quote_toml(&self.root.display().to_string());
-        let text = format!("repository = {repository}\n{}", (self.write_text)(draft));
+        let text = format!("repository = {repository}\n{}", draft.text(self.build));
         std::fs::write(&path, &text).context(|| format!("cannot write {}", path.display()))?;
         let harness = Harness::parse(&text, &path)?;
         let draws = draft.list_draws();

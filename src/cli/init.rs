@@ -55,13 +55,9 @@ struct Harnessed {
 }
 
 impl Harnessed {
-    /// The text of the file, with `draft` in the place of its own.
-    fn text_of(&self, draft: &Draft) -> String {
-        draft.text(&self.build)
-    }
-
+    /// The text of the file.
     fn text(&self) -> String {
-        self.text_of(&self.draft)
+        self.draft.text(&self.build)
     }
 
     /// The source of its first function.
@@ -343,8 +339,7 @@ fn measure_harness(
     root: &Path,
 ) -> CliResult<Option<String>> {
     let mut draft = harnessed.draft.clone();
-    let write_text = |draft: &Draft| harnessed.text_of(draft);
-    match measure_draft(session, &mut draft, write_text, root)? {
+    match measure_draft(session, &mut draft, &harnessed.build, root)? {
         DraftMeasurement::Measured { sizes } => {
             harnessed.draft = draft;
             harnessed.random_sizes.get_or_insert(sizes);

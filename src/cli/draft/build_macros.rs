@@ -22,6 +22,21 @@ impl BuildMacro {
             None => self.name.clone(),
         }
     }
+
+    /// The name, and the number that it stands for, if it does for one.
+    pub fn number(&self) -> Option<(&str, usize)> {
+        Some((&self.name, self.value.as_ref()?.parse().ok()?))
+    }
+}
+
+/// The macros that stand for a number in `text`, a source.
+pub fn find_number_macros(text: &str) -> impl Iterator<Item = (&str, usize)> {
+    text.lines().filter_map(|line| {
+        let mut words = line.strip_prefix("#define")?.split("//").next()?.split_whitespace();
+        let name = words.next().filter(|name| name.chars().all(is_word_character))?;
+        let value = words.next().filter(|_| words.next().is_none())?;
+        Some((name, value.trim_matches(['(', ')']).parse().ok()?))
+    })
 }
 
 /// The macros that `text`, a script of a build, defines, each once.
@@ -55,6 +70,17 @@ pub fn find_build_macros(text: &str) -> Vec<BuildMacro> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn macros_that_stand_for_numbers_are_found_with_them() {
+        let text = "#define WIDTH 64 // heads\n#define ROWS (32)\n#define TWICE(x) 2 * x\n\
+                    #define GUARD\n#define NAME other\nint define = 3;\n";
+        let found: Vec<(&str, usize)> = find_number_macros(text).collect();
+        assert_eq!(found, [("WIDTH", 64), ("ROWS", 32)]);
+        let macros = find_build_macros("'-D_N_=64', '-DFAST', '-DTYPE=float'");
+        let numbers: Vec<(&str, usize)> = macros.iter().filter_map(BuildMacro::number).collect();
+        assert_eq!(numbers, [("_N_", 64)]);
+    }
 
     #[test]
     fn builds_define_macros_with_and_without_values() {

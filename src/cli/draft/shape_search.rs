@@ -2,6 +2,7 @@
 //! numbers, room for products. Pure: what tries a call is given.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 use ::replay::fixture::InputDraw;
 use ::replay::tensor::DType;
@@ -16,6 +17,10 @@ use super::types::find_dtype_by_torch_constant;
 const ALIKE: [usize; 4] = [32, 16, 8, 64];
 /// Numbers that a size may have to be, likely ones first: one element, points of a plane and of space, boxes.
 const NUMBERS: [usize; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
+/// The number of all sizes where one is a large multiple of them.
+const SMALL: usize = 8;
+/// Larger numbers that a size may have to be, or a multiple of, where a check names them.
+const NAMED_NUMBERS: RangeInclusive<usize> = NUMBERS[NUMBERS.len() - 1] + 1..=1024;
 /// What a size may have to be where all others are equal: offsets of rows, two halves, the gates of a cell.
 const FORMS: [LinearForm; 4] = [
     LinearForm { factor: 1, offset: 1 },
@@ -75,6 +80,8 @@ pub struct ShapeFault {
     pub place: Option<(String, usize)>,
     /// The words of the reason, and those around its line.
     pub words: BTreeSet<String>,
+    /// The numbers that macros of the reason stand for.
+    pub macro_numbers: BTreeSet<usize>,
 }
 
 impl ShapeFault {
@@ -88,12 +95,17 @@ impl ShapeFault {
         })
     }
 
+    /// Whether the reason itself names the parameter `name`.
+    fn says(&self, name: &str) -> bool {
+        split_words(&self.reason).any(|word| word == name)
+    }
+
     /// Whether the reason has `name` in quotes.
     fn quotes(&self, name: &str) -> bool {
         ["`", "'"].iter().any(|quote| self.reason.contains(&format!("{quote}{name}{quote}")))
     }
 
-    /// The numbers that the reason names, without the line of its place.
+    /// The numbers that the reason names, by macros as well, without the line of its place.
     fn list_numbers(&self) -> BTreeSet<usize> {
         let own_words = match &self.place {
             Some(_) => {
@@ -101,7 +113,8 @@ impl ShapeFault {
             }
             None => &self.reason,
         };
-        split_words(own_words).filter_map(|word| word.parse().ok()).collect()
+        let written = split_words(own_words).filter_map(|word| word.parse().ok());
+        written.chain(self.macro_numbers.iter().copied()).collect()
     }
 
     /// Whether the reason speaks of the number of dimensions.
@@ -192,6 +205,8 @@ impl Supposition {
         named.sort_by_key(|tensor| !fault.quotes(tensor));
         let (named_parameters, other_parameters): (Vec<&String>, Vec<&String>) =
             self.draft.sizes.iter().partition(|size| fault.names(size));
+        let (said_parameters, near_parameters): (Vec<&String>, Vec<&String>) =
+            named_parameters.iter().partition(|size| fault.says(size));
         let mut next = self.list_dtypes(&named, fault);
         next.extend(self.list_for_integers(fault));
         next.extend(named.iter().filter_map(|tensor| self.with_draw(&[tensor], InputDraw::Absent)));
@@ -203,8 +218,10 @@ impl Supposition {
             next.extend(self.with_draw(&indices, InputDraw::Distinct));
         }
         next.extend(self.list_named_forms(&[named.clone(), others.clone()].concat(), fault));
+        self.list_named_numbers(&named, &said_parameters, fault, &mut next);
+        self.list_for_parameters(&said_parameters, &mut next);
         self.list_for_tensors(&named, fault, &mut next);
-        self.list_for_parameters(&named_parameters, &mut next);
+        self.list_for_parameters(&near_parameters, &mut next);
         self.list_for_tensors(&others, fault, &mut next);
         self.list_for_parameters(&other_parameters, &mut next);
         next
@@ -222,6 +239,37 @@ impl Supposition {
         let multiples = other_forms.iter().filter(|form| numbers.contains(&form.factor));
         let forms = named_forms.iter().chain(multiples.filter(|form| form.factor > 1));
         forms.flat_map(|form| self.list_with_form(tensors, *form)).collect()
+    }
+
+    /// Sizes of `tensors` and `parameters` that are a number that a check on the host names, or a multiple of the usual one by
+    /// it, where these are no numbers that are tried without a word.
+    fn list_named_numbers(
+        &self,
+        tensors: &[String],
+        parameters: &[&String],
+        fault: &ShapeFault,
+        next: &mut Vec<Supposition>,
+    ) {
+        if fault.place.is_none() {
+            return;
+        }
+        let open_sizes = self.open_sizes();
+        let of_tensors = tensors.iter().flat_map(|tensor| self.draft.shape_of(tensor));
+        let sizes = parameters.iter().copied().chain(of_tensors);
+        let sizes: Vec<&String> = sizes.filter(|size| open_sizes.contains(size)).collect();
+        for number in fault.list_numbers() {
+            if !NAMED_NUMBERS.contains(&number) || number == self.usual {
+                continue;
+            }
+            if FORMS.iter().all(|form| form.of(self.usual) != number) {
+                next.extend(sizes.iter().map(|size| self.with_numbers(&[size], number)));
+            }
+            let multiple = LinearForm { factor: number, offset: 0 };
+            let plain_sizes = sizes.iter().filter(|size| !self.forms.contains_key(**size));
+            // Products of a large multiple have room with smaller numbers alone.
+            let small = Supposition { usual: self.usual.min(SMALL), ..self.clone() };
+            next.extend(plain_sizes.map(|size| small.with_form(size, multiple)));
+        }
     }
 
     /// With one size of `tensors` that has this `form`, each in turn.
@@ -641,7 +689,12 @@ pub(super) mod tests {
     fn fail(name: &str, line: usize) -> Result<(), ShapeFault> {
         let place = (line > 0).then(|| ("k.cu".to_owned(), line));
         let reason = format!("{name} is wrong in {line}");
-        Err(ShapeFault { reason, place, words: BTreeSet::from([name.to_owned()]) })
+        Err(ShapeFault {
+            reason,
+            place,
+            words: BTreeSet::from([name.to_owned()]),
+            ..ShapeFault::default()
+        })
     }
 
     /// The shapes with which a call of `draft` comes to its end, and the number of tries.
@@ -731,7 +784,12 @@ pub(super) mod tests {
             let fail = |reason: String, names: &[&str], line: usize| {
                 let words = names.iter().map(|name| (*name).to_owned()).collect();
                 let place = Some(("k.cu".to_owned(), line));
-                Err(ShapeFault { reason: format!("{reason} at k.cu:{line}"), place, words })
+                Err(ShapeFault {
+                    reason: format!("{reason} at k.cu:{line}"),
+                    place,
+                    words,
+                    ..ShapeFault::default()
+                })
             };
             let near = ["input", "weights", "bias", "h"];
             let [rows, own_width] = shape("h")[..] else {
@@ -799,7 +857,12 @@ pub(super) mod tests {
             let fault = |reason: &str, line| {
                 let words = split_words(reason).map(str::to_owned).collect();
                 let place = Some(("k.cu".to_owned(), line));
-                Attempt::Fault(ShapeFault { reason: reason.to_owned(), place, words })
+                Attempt::Fault(ShapeFault {
+                    reason: reason.to_owned(),
+                    place,
+                    words,
+                    ..ShapeFault::default()
+                })
             };
             Ok::<Attempt, ()>(if dtype(draft, "index") != Some(DType::I32) {
                 fault("index.scalar_type() == at::kInt", 3)
@@ -820,7 +883,7 @@ pub(super) mod tests {
                 let place = line.map(|line| ("k.cu".to_owned(), line));
                 let words: BTreeSet<String> = words.iter().map(|word| (*word).to_owned()).collect();
                 let reason = if line.is_some() { "2 dim input expected" } else { "out of bounds" };
-                Err(ShapeFault { reason: reason.to_owned(), place, words })
+                Err(ShapeFault { reason: reason.to_owned(), place, words, ..ShapeFault::default() })
             };
             let dimensions = [shape("x").len(), shape("logits").len()];
             match dimensions {
@@ -905,6 +968,28 @@ pub(super) mod tests {
         assert_eq!(found.forms["weights_0"], form(3, 0));
         let sizes = found.choose(&["x_0".to_owned(), "indptr_0".to_owned()], 8, 1);
         assert_eq!((sizes["x_0"], sizes["indptr_0"], sizes["weights_0"]), (8, 9, 48));
+    }
+
+    #[test]
+    fn a_size_is_a_number_or_a_multiple_that_a_check_names_by_a_macro_as_well() {
+        let draft = draft_function("at::Tensor x, int C, int H", "k<<<H, C>>>(x, C, H);");
+        let fault = |words: &str, macro_numbers: &[usize]| {
+            Err(ShapeFault {
+                reason: format!("assertion `{words}` failed at k.cu:3"),
+                place: Some(("k.cu".to_owned(), 3)),
+                words: split_words(words).map(str::to_owned).collect(),
+                macro_numbers: macro_numbers.iter().copied().collect(),
+            })
+        };
+        let multiple = suppose(&draft, 1024, |_, sizes| {
+            if sizes["H"] * 64 == sizes["C"] { Ok(()) } else { fault("H * WIDTH == C", &[64]) }
+        });
+        assert_eq!(multiple.forms["C"], LinearForm { factor: 64, offset: 0 });
+        let number = suppose(&draft, 1024, |_, sizes| match sizes["C"] {
+            80 => Ok(()),
+            _ => fault("C == 80", &[]),
+        });
+        assert_eq!(number.numbers, BTreeMap::from([("C".to_owned(), 80)]));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 // The C library's functions in device code, as they behave inside a kernel: text goes to the replay's
-// output of the device, and a failed assertion ends the replay. Included once, at the end of the one
-// translation unit, and bound with -Bsymbolic. Host code keeps the C library's behaviour.
+// output of the device. A failed assertion ends the replay, of host code as well; otherwise host code
+// keeps the C library's behaviour. Included once, at the end of the one translation unit, and bound
+// with -Bsymbolic.
 #pragma once
 
 #include <stdarg.h>
@@ -45,12 +46,15 @@ extern "C" [[noreturn]] void replay_define_assert(const char* expression, const 
     __asm__("__assert_fail");
 extern "C" [[noreturn]] void replay_define_assert(const char* expression, const char* file,
                                                   unsigned line, const char* function) {
+  char text[512];
   if (replay_rt::block.in_kernel) {
-    char text[512];
     snprintf(text, sizeof text, "assertion `%s` failed in %s", expression, function);
-    replay_rt::abi->device_abort(text, replay_site{file, line});
+  } else {
+    snprintf(text, sizeof text, "assertion `%s` failed", expression);
   }
-  fprintf(stderr, "%s:%u: %s: assertion `%s` failed\n", file, line, function, expression);
+  if (replay_rt::abi) replay_rt::abi->device_abort(text, replay_site{file, line});
+  // An initialiser of a global variable.
+  fprintf(stderr, "%s:%u: %s: %s\n", file, line, function, text);
   abort();
 }
 
