@@ -9,6 +9,7 @@ mod pairs;
 mod shape_search;
 mod tensor_calls;
 mod tensor_probe;
+mod text_literals;
 mod tied_sizes;
 mod types;
 
@@ -215,7 +216,14 @@ enum ParameterRole {
     /// A handle of cuBLAS: the call makes it.
     Handle,
     /// A text in the call: no fixture holds it.
-    Literal { text: &'static str, is_guess: bool },
+    Literal { text: String, is_guess: bool },
+}
+
+impl ParameterRole {
+    /// A guessed argument.
+    fn guess(text: &str) -> ParameterRole {
+        ParameterRole::Literal { text: text.to_owned(), is_guess: true }
+    }
 }
 
 impl Draft {
@@ -447,7 +455,7 @@ impl Draft {
             }
             ParameterRole::Literal { text, is_guess } => {
                 guesses.extend(is_guess.then(|| format!("{text} for {name}")));
-                text.to_owned()
+                text
             }
         }
     }
@@ -647,6 +655,11 @@ impl TypeNames {
     /// The role of `parameter` of `function`.
     fn role(&self, function: &FunctionSignature, parameter: &Parameter) -> ParameterRole {
         let words: Vec<&str> = parameter.ty.split(' ').collect();
+        if is_text_type(&parameter.ty)
+            && let Some(literal) = self.literal(&parameter.name)
+        {
+            return ParameterRole::guess(&format!("\"{literal}\""));
+        }
         let mut element = element_words(&parameter.ty);
         if function.template.iter().flatten().any(|parameter| parameter.name == element) {
             element = "float".to_owned();
@@ -659,7 +672,7 @@ impl TypeNames {
                 let has_one_element = parameter.body_use == ParameterUse::OneElement;
                 ParameterRole::Tensor { element, is_read, has_one_element }
             }
-            _ => ParameterRole::Literal { text: "nullptr", is_guess: true },
+            _ => ParameterRole::guess("nullptr"),
         }
     }
 
@@ -680,7 +693,7 @@ impl TypeNames {
                 let element = self.element(&element);
                 ParameterRole::Tensor { element, is_read, has_one_element: false }
             }
-            _ => ParameterRole::Literal { text: "nullptr", is_guess: true },
+            _ => ParameterRole::guess("nullptr"),
         }
     }
 
@@ -689,22 +702,27 @@ impl TypeNames {
             return ParameterRole::Handle;
         }
         if let Some((_, text)) = VALUE_TYPES.iter().find(|(name, _)| *name == ty) {
-            return ParameterRole::Literal { text, is_guess: false };
+            return ParameterRole::Literal { text: (*text).to_owned(), is_guess: false };
         }
         match self.dtype(ty) {
             Some(dtype) if dtype.is_float() || dtype == DType::Bool => {
                 ParameterRole::Scalar { dtype, doubt: None }
             }
-            Some(_) if is_block_size(&parameter.name) => {
-                ParameterRole::Literal { text: "256", is_guess: true }
-            }
+            Some(_) if is_block_size(&parameter.name) => ParameterRole::guess("256"),
             Some(dtype) if counts_nothing(parameter) => {
                 ParameterRole::Scalar { dtype, doubt: Some(ShapeDoubt::Number) }
             }
             Some(_) => ParameterRole::Size,
-            None => ParameterRole::Literal { text: "{}", is_guess: true },
+            None => ParameterRole::guess("{}"),
         }
     }
+}
+
+/// Whether `ty` is of a text: `const std::string&`, `const char*`.
+fn is_text_type(ty: &str) -> bool {
+    let words: Vec<&str> = ty.split(' ').collect();
+    words.iter().any(|word| matches!(*word, "string" | "string_view"))
+        || words.starts_with(&["const", "char", "*"])
 }
 
 /// Whether an integer is the number of threads of a block, by its name.

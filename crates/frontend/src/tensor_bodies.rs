@@ -21,6 +21,8 @@ pub struct TensorBody {
     pub models: BTreeMap<String, String>,
     /// By tensor, the type in `data_ptr<TYPE>()` or in an accessor.
     pub elements: BTreeMap<String, String>,
+    /// By list of lists, how many it has at least: `NAME[3][0]`, or `apply<4>(NAME)`.
+    pub list_counts: BTreeMap<String, usize>,
 }
 
 /// A function with another name in Python.
@@ -48,6 +50,8 @@ const ACCESSORS: [&str; 4] =
 const COPIES: [&str; 4] = ["contiguous", "clone", "detach", "value"];
 /// The same, and for one of the same shape with other elements.
 const SAME_SHAPE: [&str; 7] = ["contiguous", "clone", "detach", "to", "toType", "type", "type_as"];
+/// No function of interest takes more lists of tensors in one.
+const MOST_LISTS: usize = 8;
 /// No tensor of interest has more dimensions.
 const MOST_DIMENSIONS: usize = 8;
 
@@ -78,6 +82,12 @@ pub(super) fn read_tensor_body(text: &str, tokens: &Tokens, body: Range<usize>) 
             }
             word if is_element_member(word) => {
                 found.read_element(text, tokens, index);
+            }
+            word if tokens.is_spelled_at(text, index + 1, "[") => {
+                found.read_list_index(word, text, tokens, index);
+            }
+            _ if tokens.is_spelled_at(text, index + 1, "<") => {
+                found.read_list_count(text, tokens, index);
             }
             _ => {}
         }
@@ -115,6 +125,38 @@ impl TensorBody {
             && dimension < MOST_DIMENSIONS
         {
             self.name_size(tensor, dimension, tokens[start].text(text));
+        }
+    }
+
+    /// Reads `LIST[NUMBER][...]` with its `list` at `index`.
+    fn read_list_index(&mut self, list: &str, text: &str, tokens: &Tokens, index: usize) {
+        let is_of_list = tokens.is_spelled_at(text, index + 3, "]")
+            && tokens.is_spelled_at(text, index + 4, "[");
+        if let Ok(number) = tokens.text_at(text, index + 2).parse::<usize>()
+            && is_of_list
+        {
+            self.count_lists(list, number + 1);
+        }
+    }
+
+    /// Reads `FUNCTION<COUNT>(..., LIST, ...)` with the function at `index`.
+    fn read_list_count(&mut self, text: &str, tokens: &Tokens, index: usize) {
+        let is_call = tokens.is_spelled_at(text, index + 3, ">")
+            && tokens.is_spelled_at(text, index + 4, "(");
+        let Ok(count) = tokens.text_at(text, index + 2).parse::<usize>() else { return };
+        let Some(end) = tokens.skip_group(index + 4).filter(|_| is_call) else { return };
+        for argument in tokens.split_arguments(text, index + 5..end - 1) {
+            if argument.len() == 1 && tokens[argument.start].kind == TokenKind::Ident {
+                self.count_lists(tokens[argument.start].text(text), count);
+            }
+        }
+    }
+
+    /// Notes that `list` has at least `count` lists.
+    fn count_lists(&mut self, list: &str, count: usize) {
+        if count <= MOST_LISTS {
+            let known = self.list_counts.entry(list.to_owned()).or_default();
+            *known = count.max(*known);
         }
     }
 
@@ -427,7 +469,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
         let told: Vec<String> = found
             .iter()
             .map(|function| {
-                let TensorBody { results, shapes, models, elements, forwards_to } =
+                let TensorBody { results, shapes, models, elements, forwards_to, .. } =
                     &function.tensors;
                 let callee = forwards_to.as_deref().unwrap_or_default();
                 let name = &function.name;
@@ -445,6 +487,21 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
         checked ["x", "", "b_"] {"b": ["width", "", "4"], "b_": ["width", "", "4"], "x": ["batch", "width", "length"]} {} {}
         PYBIND11_MODULE [] {} {} {}
         "#);
+    }
+
+    #[test]
+    fn a_body_tells_how_many_lists_of_tensors_it_takes() {
+        let text = "void step(TensorLists lists, TensorLists others, Tensor x) {\n\
+                    f(lists[2][0], x[7], others[0][1], values[999][0]); DISPATCH(g<4>(x, others, n + 1));\n}\n";
+        let unit = SourceUnit { path: "a.cu", text };
+        let found = find_function_signatures(&unit, &scan_symbols(&[unit]));
+        let counts: Vec<(&str, usize)> = found[0]
+            .tensors
+            .list_counts
+            .iter()
+            .map(|(list, count)| (list.as_str(), *count))
+            .collect();
+        assert_eq!(counts, [("lists", 3), ("others", 4), ("x", 4)]);
     }
 
     #[test]

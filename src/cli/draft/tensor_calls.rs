@@ -8,7 +8,8 @@ use ::replay::tensor::DType;
 use super::tensor_probe::name_dimension;
 use super::types::TypeNames;
 use super::{
-    Draft, DraftedTensor, ParameterRole, ShapeDoubt, draft_call, parameter_name, primal_names,
+    Draft, DraftedCall, DraftedTensor, ParameterRole, ShapeDoubt, draft_call, parameter_name,
+    primal_names,
 };
 
 /// Names and their beginnings for tensors that a function writes in place.
@@ -31,6 +32,30 @@ fn names_tensor_list(ty: &str) -> bool {
     ty.split(' ').any(|word| matches!(word, "TensorList" | "vector" | "ArrayRef" | "tuple"))
 }
 
+/// Whether `ty` is of several lists of tensors: `std::vector<std::vector<at::Tensor>>`.
+fn is_list_of_lists(ty: &str) -> bool {
+    let is_list = |word: &&str| matches!(*word, "TensorList" | "vector" | "ArrayRef");
+    ty.split(' ').filter(is_list).count() > 1
+}
+
+/// Names for the tensors of a `parameter` called `name`, two for each of its lists. `body` tells how many lists there are.
+fn name_listed_tensors(name: &str, parameter: &Parameter, body: &TensorBody) -> Vec<Vec<String>> {
+    let name_pair = |prefix: &str| ["a", "b"].map(|end| format!("{prefix}{end}")).to_vec();
+    if is_list_of_lists(&parameter.ty) {
+        let count = body.list_counts.get(&parameter.name).copied().unwrap_or(1);
+        (0..count).map(|list| name_pair(&format!("{name}_{list}"))).collect()
+    } else {
+        vec![name_pair(&format!("{name}_"))]
+    }
+}
+
+/// The argument for `lists` of tensors: the first one, or all of them.
+fn spell_lists(lists: &[Vec<String>], are_all: bool) -> String {
+    let spelled = lists.iter().map(|list| format!("{{{}}}", list.join(", ")));
+    let spelled = spelled.collect::<Vec<_>>().join(", ");
+    if are_all { format!("{{{spelled}}}") } else { spelled }
+}
+
 /// Whether `ty` is of several sizes: `at::IntArrayRef`, `std::vector<int64_t>`.
 fn is_size_list(ty: &str) -> bool {
     let words: Vec<&str> = ty.split(' ').collect();
@@ -47,6 +72,7 @@ impl Draft {
         let body = &function.tensors;
         let mut guesses = Vec::new();
         let mut arguments = Vec::new();
+        let mut changed_tensors = Vec::new();
         let written_parameters = find_written_parameters(function, types);
         for (place, parameter) in function.parameters.iter().enumerate() {
             let name = self.name_of_result(parameter_name((place, parameter)));
@@ -64,9 +90,24 @@ impl Draft {
                 arguments.push(self.add_parameter(name, role, &[], &mut guesses));
                 continue;
             }
-            if names_tensor_list(&parameter.ty) {
-                let role = ParameterRole::Literal { text: "{}", is_guess: true };
+            if parameter.ty.split(' ').any(|word| word == "tuple") {
+                let role = ParameterRole::guess("{}");
                 arguments.push(self.add_parameter(name, role, &[], &mut guesses));
+                continue;
+            }
+            if names_tensor_list(&parameter.ty) {
+                guesses.push(format!("two tensors a list for {name}"));
+                let lists = name_listed_tensors(&name, parameter, body);
+                let tensor = self.draft_body_tensor(&name, body, types, function);
+                for listed in lists.concat() {
+                    self.inputs.entry(listed).or_insert_with(|| tensor.clone());
+                }
+                arguments.push(spell_lists(&lists, is_list_of_lists(&parameter.ty)));
+                let is_open =
+                    !names_tensor(&function.returns) && !parameter.ty.starts_with("const ");
+                if written_parameters.contains(&place) || written_parameters.is_empty() && is_open {
+                    changed_tensors.extend(lists.concat());
+                }
                 continue;
             }
             let argument = |name: &str| {
@@ -99,6 +140,23 @@ impl Draft {
         let results = self.add_results(function, types, &mut guesses);
         self.functions.push(function.name.clone());
         self.calls.push(draft_call(function, arguments, results, guesses));
+        for name in changed_tensors {
+            self.add_copy(&name);
+        }
+    }
+
+    /// Adds an output for what the calls before leave in the input `name`.
+    fn add_copy(&mut self, name: &str) {
+        let output = format!("{name}_out");
+        if let Some(input) = self.inputs.get(name).filter(|_| self.find_tensor(&output).is_none()) {
+            self.outputs.insert(output.clone(), input.clone());
+            self.calls.push(DraftedCall {
+                results: vec![output],
+                callee: "at::Tensor".to_owned(),
+                arguments: vec![name.to_owned()],
+                guesses: Vec::new(),
+            });
+        }
     }
 
     /// The outputs for the results of `function`, in order.
@@ -241,6 +299,10 @@ fn find_written_parameters(function: &FunctionSignature, types: &TypeNames) -> V
     let open_tensors: Vec<&(usize, &Parameter)> = open_tensors.collect();
     let named = open_tensors.iter().filter(|(_, tensor)| is_output(tensor));
     let named: Vec<usize> = named.map(|(place, _)| *place).collect();
+    // What lists hold is an output each.
+    if named.is_empty() && open_tensors.iter().any(|(_, tensor)| names_tensor_list(&tensor.ty)) {
+        return Vec::new();
+    }
     if named.is_empty() {
         let holds_integers = |parameter: &Parameter| {
             let element = function.tensors.elements.get(&parameter.name);

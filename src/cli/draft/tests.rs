@@ -473,6 +473,80 @@ fn functions_of_tensors_are_called_as_python_calls_them() {
 }
 
 #[test]
+fn lists_of_tensors_have_two_each_and_what_is_in_them_after_the_call_is_an_output() {
+    insta::assert_snapshot!(draft_below_comment(
+        "void step(at::Tensor noop, std::vector<std::vector<at::Tensor>> lists, const std::string& mode) {\n\
+         if (mode == \"plain\") apply<2>(noop, lists); }\n\
+         at::Tensor norm(at::TensorList values) { return total(values); }\n"
+    ), @r#"
+    sources = ["k.cu"]
+    include = []
+    call = """
+    step(noop, {{lists_0a, lists_0b}, {lists_1a, lists_1b}}, "plain"); // EDIT: two tensors a list for lists, "plain" for mode
+    lists_0a_out = at::Tensor(lists_0a);
+    lists_0b_out = at::Tensor(lists_0b);
+    lists_1a_out = at::Tensor(lists_1a);
+    lists_1b_out = at::Tensor(lists_1b);
+    """
+
+    [inputs.noop]
+    dtype = "f32"
+    shape = ["noop_0"] # EDIT
+
+    [inputs.lists_0a]
+    dtype = "f32"
+    shape = ["lists_0"] # EDIT
+
+    [inputs.lists_0b]
+    dtype = "f32"
+    shape = ["lists_0"] # EDIT
+
+    [inputs.lists_1a]
+    dtype = "f32"
+    shape = ["lists_0"] # EDIT
+
+    [inputs.lists_1b]
+    dtype = "f32"
+    shape = ["lists_0"] # EDIT
+
+    [outputs.lists_0a_out]
+    dtype = "f32"
+    shape = ["lists_0"] # EDIT
+
+    [outputs.lists_0b_out]
+    dtype = "f32"
+    shape = ["lists_0"] # EDIT
+
+    [outputs.lists_1a_out]
+    dtype = "f32"
+    shape = ["lists_0"] # EDIT
+
+    [outputs.lists_1b_out]
+    dtype = "f32"
+    shape = ["lists_0"] # EDIT
+
+    sources = ["k.cu"]
+    include = []
+    sizes = ["out_0"]
+    call = """
+    out = norm({values_a, values_b}); // EDIT: two tensors a list for values
+    """
+
+    [inputs.values_a]
+    dtype = "f32"
+    shape = ["values_0"] # EDIT
+
+    [inputs.values_b]
+    dtype = "f32"
+    shape = ["values_0"] # EDIT
+
+    [outputs.out]
+    dtype = "f32"
+    shape = ["out_0"] # EDIT
+    "#);
+}
+
+#[test]
 fn a_function_of_tensors_without_a_result_writes_one_by_its_name() {
     insta::assert_snapshot!(draft_below_comment(
         "void rotate(at::Tensor& out, at::Tensor& index, const at::Tensor& x, std::vector<at::Tensor> more) {\n\
@@ -484,7 +558,7 @@ fn a_function_of_tensors_without_a_result_writes_one_by_its_name() {
     include = []
     sizes = ["out_0"]
     call = """
-    rotate(out, index, x, {}); // EDIT: {} for more
+    rotate(out, index, x, {more_a, more_b}); // EDIT: two tensors a list for more
     """
 
     [inputs.index]
@@ -494,6 +568,14 @@ fn a_function_of_tensors_without_a_result_writes_one_by_its_name() {
     [inputs.x]
     dtype = "f32"
     shape = ["n"] # EDIT
+
+    [inputs.more_a]
+    dtype = "f32"
+    shape = ["more_0"] # EDIT
+
+    [inputs.more_b]
+    dtype = "f32"
+    shape = ["more_0"] # EDIT
 
     [outputs.out]
     dtype = "f32"

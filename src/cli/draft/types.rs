@@ -1,11 +1,12 @@
 //! The dtypes that a project's names of types stand for.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use ::replay::frontend::{PlainStruct, SourceUnit, find_plain_structs};
 use ::replay::tensor::DType;
 
 use super::shape_search::is_word_character;
+use super::text_literals::find_compared_literals;
 
 /// Types of parameters that no fixture holds, with the arguments for them.
 pub const VALUE_TYPES: [(&str, &str); 1] = [("cudaStream_t", "0")];
@@ -16,6 +17,8 @@ pub struct TypeNames {
     aliases: HashMap<String, String>,
     /// Structures that a call can fill, by name.
     structs: HashMap<String, PlainStruct>,
+    /// The first text that a variable is compared with, by its name.
+    literals: BTreeMap<String, String>,
 }
 
 /// The words of the type `ty` without what refers to it.
@@ -56,13 +59,20 @@ const MOST_STEPS: usize = 8;
 impl TypeNames {
     /// The names in `texts`. Of several meanings the last counts: mostly the branch without a condition.
     pub fn from_texts<'t>(texts: impl IntoIterator<Item = &'t str>) -> TypeNames {
-        let mut types = TypeNames::default();
+        let texts: Vec<&str> = texts.into_iter().collect();
+        let mut types =
+            TypeNames { literals: find_compared_literals(&texts), ..TypeNames::default() };
         for text in texts {
             types.aliases.extend(text.lines().filter_map(parse_type_alias));
             let structs = find_plain_structs(&SourceUnit { path: "", text });
             types.structs.extend(structs.into_iter().map(|found| (found.name.clone(), found)));
         }
         types
+    }
+
+    /// The first text that the variable `name` is compared with.
+    pub fn literal(&self, name: &str) -> Option<&str> {
+        self.literals.get(name).map(String::as_str)
     }
 
     /// The structure behind `ty`, an object, a reference or a pointer to one; none if it holds no tensor.
