@@ -315,7 +315,7 @@ impl Draft {
             .filter(|(name, tensor)| tensor.is_float() && self.primal_of(name, tensor).is_none());
         let flows = outputs.filter_map(|(name, tensor)| {
             let (upstream, _) = self.inputs.iter().find(|(input_name, input)| {
-                primal_names(input_name).any(|primal_name| primal_name == name)
+                primal_names(input_name).any(|primal| primal.eq_ignore_ascii_case(name))
                     && input.dtype == tensor.dtype
                     && input.is_scalar() == tensor.is_scalar()
             })?;
@@ -616,7 +616,8 @@ impl Draft {
     fn primal_of(&self, name: &str, tensor: &DraftedTensor) -> Option<&str> {
         primal_names(name).find_map(|bare_name| {
             let has_name = |(input_name, _): &(&String, &DraftedTensor)| {
-                input_name.trim_end_matches('_') == bare_name.trim_end_matches('_')
+                let input_name = input_name.trim_end_matches('_');
+                input_name.eq_ignore_ascii_case(bare_name.trim_end_matches('_'))
             };
             let exact = self.inputs.get_key_value(bare_name);
             let (input_name, input) = exact.or_else(|| self.inputs.iter().find(has_name))?;

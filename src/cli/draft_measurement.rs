@@ -163,6 +163,11 @@ pub fn measure_draft(
         sizes = narrow.sizes;
         trial = narrow.trial;
     }
+    if let Some(aligned) = probe_folder.try_aligned_upstreams(draft, &numbers)? {
+        *draft = aligned.draft;
+        sizes = aligned.sizes;
+        trial = aligned.trial;
+    }
     if gives_nan(&trial)?
         && let Some(small) = probe_folder.try_small_inputs(draft, &sizes)?
     {
@@ -283,6 +288,20 @@ impl ProbeFolder<'_> {
         let sizes = choose_named_sizes(&draft, numbers);
         let is_completed = |trial: &Trial| Ok(matches!(trial.outcome()?.status, Status::Completed));
         self.try_cure(draft, sizes, is_completed)
+    }
+
+    /// `draft` with upstream gradients of their outputs' shapes, which the search could not know, and with those of `numbers` that
+    /// it names; none where they have these, or this is no cure.
+    fn try_aligned_upstreams(
+        &self,
+        draft: &Draft,
+        numbers: &BTreeMap<String, usize>,
+    ) -> CliResult<Option<CuredDraft>> {
+        let Some(draft) = draft.with_aligned_upstreams() else { return Ok(None) };
+        let sizes = choose_named_sizes(&draft, numbers);
+        self.try_cure(draft, sizes, |trial| {
+            Ok(matches!(trial.measure_reach()?, TensorReach::Measured { .. }))
+        })
     }
 
     /// `draft` with inputs between 0 and 1, where a root or a logarithm is a number; none if that is no cure.

@@ -233,6 +233,69 @@ fn init_drafts_the_launchers_of_an_extension_and_replays_them() {
     assert!(run.stdout.contains("dw  matches d out / d w"), "{}", run.text());
 }
 
+/// A loss with its gradient and a sum of squares, of functions that give their outputs sizes, take lists, return numbers
+/// and check what they are given.
+const UNUSUAL_ARGUMENTS: &str = "\
+#include <cassert>
+#include <torch/extension.h>
+__global__ void squares(const float* x, const float* scale, float* y, int columns)
+{
+    int i = blockIdx.x * columns + threadIdx.x;
+    y[i] = x[i] * x[i] * scale[blockIdx.x];
+}
+__global__ void slopes(const float* dy, const float* x, const float* scale, float* dx, int columns)
+{
+    int i = blockIdx.x * columns + threadIdx.x;
+    dx[i] = 2 * dy[i] * x[i] * scale[blockIdx.x];
+}
+std::tuple<int, at::Tensor> square_forward(at::Tensor x, at::Tensor scale, at::Tensor& y, int rows, int columns, std::string mode)
+{
+    assert(rows * 12 == columns);
+    assert(x.size(0) == rows && x.size(1) == columns && scale.size(0) == rows);
+    if (mode == \"plain\") y.resize_({rows, columns});
+    squares<<<rows, columns>>>(x.data_ptr<float>(), scale.data_ptr<float>(), y.data_ptr<float>(), columns);
+    at::Tensor largest = y.max();
+    return {rows, largest};
+}
+void square_backward(at::Tensor gradY, at::Tensor x, at::Tensor scale, at::Tensor& gradX)
+{
+    gradX.resize_as_(x);
+    slopes<<<x.size(0), x.size(1)>>>(gradY.data_ptr<float>(), x.data_ptr<float>(), scale.data_ptr<float>(), gradX.data_ptr<float>(), x.size(1));
+}
+__global__ void halve(float* x) { x[threadIdx.x] /= 2; }
+void halve_all(std::vector<std::vector<at::Tensor>> lists)
+{
+    TORCH_CHECK(lists.size() == 2 && lists[1].size() == 2);
+    for (at::Tensor& x : lists[1]) halve<<<1, x.numel()>>>(x.data_ptr<float>());
+    lists[0][0].copy_(lists[1][0]);
+}
+";
+
+#[test]
+fn init_calls_functions_that_size_their_outputs_take_lists_and_return_numbers() {
+    let env = TestEnv::new();
+    env.repo.write("k.cu", UNUSUAL_ARGUMENTS);
+    env.repo.commit("Squares");
+    let text = env.replay(&["init", "--random"]).text();
+    for call in [
+        "y_resized, rows, columns, \"plain\");",
+        "  y = at::Tensor(y_resized);",
+        "  halve_all({{lists_0a, lists_0b}, {lists_1a, lists_1b}});",
+    ] {
+        assert!(text.contains(call), "{text}");
+    }
+    let run = env.replay(&["fixtures/random"]);
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    assert!(run.stdout.contains("gradX  matches d y / d x"), "{}", run.text());
+    // The largest element of `y`, by the report.
+    let after = |name: &str, word: &str| {
+        let told = run.stdout.split(name).nth(1).and_then(|text| text.split(word).nth(1));
+        told.and_then(|text| text.split_whitespace().next()).unwrap_or_default().to_owned()
+    };
+    assert_eq!(after("  largest ", "mean "), after("  y ", "max "), "{}", run.text());
+    assert_eq!(env.replay(&["fixtures/random-halve_all"]).code, Some(0));
+}
+
 const BINDINGS: &str = "\
 #include <torch/extension.h>
 at::Tensor fused_forward(at::Tensor x, at::Tensor w, double eps);

@@ -1,7 +1,7 @@
 //! What the body of a function of tensors tells of them: the names of its results, sizes by their names, types of
 //! elements. And the names that an extension has in Python. Guesses for a draft: follows no calls.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::SourceUnit;
@@ -21,6 +21,8 @@ pub struct TensorBody {
     pub models: BTreeMap<String, String>,
     /// By tensor, the type in `data_ptr<TYPE>()` or in an accessor.
     pub elements: BTreeMap<String, String>,
+    /// Tensors that get other sizes: `NAME.resize_(...)`.
+    pub resized: BTreeSet<String>,
     /// By list of lists, how many it has at least: `NAME[3][0]`, or `apply<4>(NAME)`.
     pub list_counts: BTreeMap<String, usize>,
 }
@@ -82,6 +84,10 @@ pub(super) fn read_tensor_body(text: &str, tokens: &Tokens, body: Range<usize>) 
             }
             word if is_element_member(word) => {
                 found.read_element(text, tokens, index);
+            }
+            "resize_" | "resize_as_" => {
+                let tensor = find_tensor_of_member(text, tokens, index);
+                found.resized.extend(tensor.map(str::to_owned));
             }
             word if tokens.is_spelled_at(text, index + 1, "[") => {
                 found.read_list_index(word, text, tokens, index);

@@ -257,7 +257,9 @@ impl Supposition {
         let of_tensors = tensors.iter().flat_map(|tensor| self.draft.shape_of(tensor));
         let sizes = parameters.iter().copied().chain(of_tensors);
         let sizes: Vec<&String> = sizes.filter(|size| open_sizes.contains(size)).collect();
-        for number in fault.list_numbers() {
+        // Another size may move with one that is a multiple.
+        let known = self.forms.values().filter(|form| form.offset == 0).map(|form| form.factor);
+        for number in fault.list_numbers().into_iter().chain(known).collect::<BTreeSet<usize>>() {
             if !NAMED_NUMBERS.contains(&number) || number == self.usual {
                 continue;
             }

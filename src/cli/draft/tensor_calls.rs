@@ -38,6 +38,29 @@ fn is_list_of_lists(ty: &str) -> bool {
     ty.split(' ').filter(is_list).count() > 1
 }
 
+/// The types of the results of a function that returns a tuple: `std::tuple<int, at::Tensor>`.
+fn list_result_types(returns: &str) -> Vec<String> {
+    let words: Vec<&str> = returns.split(' ').collect();
+    let open = words.iter().position(|word| *word == "<");
+    let close = words.iter().rposition(|word| *word == ">");
+    match (open, close) {
+        (Some(open), Some(close)) if words.contains(&"tuple") && open < close => {
+            words[open + 1..close].split(|word| *word == ",").map(|ty| ty.join(" ")).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The tensor of the call that becomes the output `name`.
+fn name_resized(name: &str) -> String {
+    format!("{name}_resized")
+}
+
+/// What makes this tensor, in front of its arguments.
+fn make_resized(name: &str) -> String {
+    format!("at::Tensor {} = at::empty", name_resized(name))
+}
+
 /// Names for the tensors of a `parameter` called `name`, two for each of its lists. `body` tells how many lists there are.
 fn name_listed_tensors(name: &str, parameter: &Parameter, body: &TensorBody) -> Vec<Vec<String>> {
     let name_pair = |prefix: &str| ["a", "b"].map(|end| format!("{prefix}{end}")).to_vec();
@@ -73,6 +96,7 @@ impl Draft {
         let mut guesses = Vec::new();
         let mut arguments = Vec::new();
         let mut changed_tensors = Vec::new();
+        let mut resized_tensors = Vec::new();
         let written_parameters = find_written_parameters(function, types);
         for (place, parameter) in function.parameters.iter().enumerate() {
             let name = self.name_of_result(parameter_name((place, parameter)));
@@ -113,6 +137,13 @@ impl Draft {
             let argument = |name: &str| {
                 if parameter.ty.contains('*') { format!("&{name}") } else { name.to_owned() }
             };
+            let is_resized = function.tensors.resized.contains(&parameter.name);
+            if is_resized && (self.find_tensor(&name).is_none() || self.makes_resized(&name)) {
+                let tensor = self.draft_body_tensor(&name, body, types, function);
+                arguments.push(self.add_resized_output(&name, tensor, function));
+                resized_tensors.push(name);
+                continue;
+            }
             // What an earlier function returns by this name is changed further.
             if written_parameters.contains(&place) && !self.is_returned(&name) {
                 let own_name = self.name_apart(function, &name);
@@ -140,8 +171,58 @@ impl Draft {
         let results = self.add_results(function, types, &mut guesses);
         self.functions.push(function.name.clone());
         self.calls.push(draft_call(function, arguments, results, guesses));
+        for name in resized_tensors {
+            self.take_resized_output(&name);
+        }
         for name in changed_tensors {
             self.add_copy(&name);
+        }
+    }
+
+    /// Adds the output `name`, drafted as `tensor`, which `function` gives its sizes. Returns the tensor to call it with, an
+    /// empty one like another argument.
+    fn add_resized_output(
+        &mut self,
+        name: &str,
+        tensor: DraftedTensor,
+        function: &FunctionSignature,
+    ) -> String {
+        let resized = name_resized(name);
+        if self.makes_resized(name) {
+            return resized;
+        }
+        let is_model = |parameter: &&Parameter| {
+            names_tensor(&parameter.ty) && !function.tensors.resized.contains(&parameter.name)
+        };
+        let model = function.parameters.iter().find(is_model);
+        let options = match model {
+            Some(model) => format!("at::Tensor({}).options()", model.name),
+            None => "at::kCUDA".to_owned(),
+        };
+        self.calls.push(DraftedCall {
+            results: Vec::new(),
+            callee: make_resized(name),
+            arguments: vec!["{0}".to_owned(), options],
+            guesses: Vec::new(),
+        });
+        self.outputs.insert(name.to_owned(), tensor);
+        resized
+    }
+
+    /// Whether a call makes the tensor that becomes the output `name`.
+    fn makes_resized(&self, name: &str) -> bool {
+        self.calls.iter().any(|call| call.callee == make_resized(name))
+    }
+
+    /// Gives the output `name` what its tensor holds after the calls before.
+    fn take_resized_output(&mut self, name: &str) {
+        if !self.is_returned(name) {
+            self.calls.push(DraftedCall {
+                results: vec![name.to_owned()],
+                callee: "at::Tensor".to_owned(),
+                arguments: vec![name_resized(name)],
+                guesses: Vec::new(),
+            });
         }
     }
 
@@ -178,6 +259,7 @@ impl Draft {
             }
         }
         let count = names.len();
+        let result_types = list_result_types(&function.returns);
         let mut outputs = Vec::new();
         for (place, name) in names.into_iter().enumerate() {
             let name = match name.as_str() {
@@ -185,7 +267,11 @@ impl Draft {
                 "" => format!("out_{place}"),
                 _ => name,
             };
-            let tensor = self.draft_body_tensor(&name, &function.tensors, types, function);
+            let number = result_types.get(place).and_then(|ty| types.dtype(ty));
+            let tensor = match number {
+                Some(dtype) => DraftedTensor::scalar(dtype),
+                None => self.draft_body_tensor(&name, &function.tensors, types, function),
+            };
             let own_name = self.name_apart(function, &name);
             self.outputs.insert(own_name.clone(), tensor);
             outputs.push(own_name);
@@ -203,7 +289,7 @@ impl Draft {
     fn name_apart(&self, function: &FunctionSignature, name: &str) -> String {
         let names = [name.to_owned(), format!("{name}_out"), format!("{}_{name}", function.name)];
         let [first, of_input, of_function] = names;
-        if self.find_tensor(&first).is_none() {
+        if self.find_tensor(&first).is_none() && !self.sizes.contains(&first) {
             first
         } else if self.inputs.contains_key(&first) && self.find_tensor(&of_input).is_none() {
             of_input

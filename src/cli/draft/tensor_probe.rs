@@ -162,6 +162,18 @@ impl Draft {
         (draft != *self).then_some(draft)
     }
 
+    /// With the shapes of outputs that functions return for what flows into them; none if that is no change.
+    pub fn with_aligned_upstreams(&self) -> Option<Draft> {
+        let mut draft = self.clone();
+        for (of, upstream) in self.flows() {
+            let shape = self.shape_of(&of).to_vec();
+            if let Some(input) = draft.inputs.get_mut(&upstream).filter(|_| self.is_returned(&of)) {
+                input.shape = shape;
+            }
+        }
+        (draft != *self).then_some(draft)
+    }
+
     /// With integers of which none comes twice; none if that is no change.
     pub fn with_distinct_indices(&self) -> Option<Draft> {
         let mut draft = self.clone();
@@ -282,12 +294,17 @@ impl Draft {
         self.find_tensor(name).map_or(&[], |tensor| tensor.shape.as_slice())
     }
 
-    /// Gives the tensor `name` further dimensions, to be `count` in all, and its gradient with it.
+    /// Gives the tensor `name` further dimensions, to be `count` in all, its gradient with it, and the output that it flows into.
     pub(super) fn set_dimensions(&mut self, name: &str, count: usize) {
         let tensor = self.inputs.get_mut(name).or_else(|| self.outputs.get_mut(name));
         let Some(tensor) = tensor else { return };
         for dimension in tensor.shape.len()..count {
             tensor.shape.push(name_dimension(name, dimension));
+        }
+        let shape = tensor.shape.clone();
+        let flow = self.flows().into_iter().find(|(_, upstream)| upstream == name);
+        if let Some(output) = flow.and_then(|(of, _)| self.outputs.get_mut(&of)) {
+            output.shape = shape;
         }
         self.align_gradients();
     }

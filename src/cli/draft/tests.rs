@@ -547,6 +547,57 @@ fn lists_of_tensors_have_two_each_and_what_is_in_them_after_the_call_is_an_outpu
 }
 
 #[test]
+fn a_tensor_that_a_function_resizes_is_taken_from_an_empty_one_and_numbers_among_results_are_scalars()
+ {
+    insta::assert_snapshot!(draft_below_comment(
+        "void scan_forward(at::Tensor& x, at::Tensor& total) { int n = x.size(0); total.resize_({n, 2}); }\n\
+         void scan_backward(at::Tensor& gradTotal, at::Tensor& x, at::Tensor& total, at::Tensor& gradX) {\n\
+         total.resize_as_(gradTotal); gradX.resize_as_(x); }\n\
+         std::tuple<int64_t, at::Tensor> count(at::Tensor x) { return std::make_tuple(number, counts); }\n"
+    ), @r#"
+    sources = ["k.cu"]
+    include = []
+    sizes = ["counts_0"]
+    call = """
+    at::Tensor total_resized = at::empty({0}, at::Tensor(x).options());
+    scan_forward(x, total_resized);
+    total = at::Tensor(total_resized);
+    at::Tensor gradX_resized = at::empty({0}, at::Tensor(gradTotal).options());
+    scan_backward(gradTotal, x, total_resized, gradX_resized);
+    gradX = at::Tensor(gradX_resized);
+    number, counts = count(x);
+    """
+
+    [inputs.x]
+    dtype = "f32"
+    shape = ["n"] # EDIT
+
+    [inputs.gradTotal]
+    dtype = "f32"
+    shape = ["total_0"] # EDIT
+
+    [outputs.number]
+    dtype = "i64"
+    shape = []
+
+    [outputs.total]
+    dtype = "f32"
+    shape = ["total_0"] # EDIT
+
+    [outputs.gradX]
+    dtype = "f32"
+    shape = ["n"] # EDIT
+    gradient_of = "x" # EDIT
+    of = "total" # EDIT
+    upstream = "gradTotal" # EDIT
+
+    [outputs.counts]
+    dtype = "f32"
+    shape = ["counts_0"] # EDIT
+    "#);
+}
+
+#[test]
 fn a_function_of_tensors_without_a_result_writes_one_by_its_name() {
     insta::assert_snapshot!(draft_below_comment(
         "void rotate(at::Tensor& out, at::Tensor& index, const at::Tensor& x, std::vector<at::Tensor> more) {\n\

@@ -89,6 +89,21 @@ inline at::Tensor reduce(const at::Tensor& tensor, IntArrayRef dimensions, bool 
   });
 }
 
+/// The element of `tensor` before which no other comes by `precedes`; a NaN comes before all.
+template <class Precedes>
+at::Tensor extreme(const char* name, const at::Tensor& tensor, Precedes precedes) {
+  if (tensor.numel() == 0)
+    fail(c10::str(name, "(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument."));
+  return with_accumulate_type(tensor.scalar_type(), [&](auto zero) {
+    using A = decltype(zero);
+    const std::vector<A> values = load_all<A>(tensor);
+    A first = values[0];
+    for (const A value : values)
+      if (first == first && (value != value || precedes(value, first))) first = value;
+    return store_all(std::vector<A>{first}, {}, tensor.scalar_type(), tensor);
+  });
+}
+
 /// The type of a result of elements of two tensors.
 inline ScalarType promoted_type(const at::Tensor& first, const at::Tensor& second) {
   const ScalarType a = first.scalar_type(), b = second.scalar_type();
@@ -152,6 +167,12 @@ inline Tensor Tensor::sum(IntArrayRef dimensions, bool keeps, std::optional<Scal
 }
 inline Tensor Tensor::mean(IntArrayRef dimensions, bool keeps, std::optional<ScalarType> type, call_site) const {
   return replay_torch::reduce(*this, dimensions, keeps, type, true);
+}
+inline Tensor Tensor::max(call_site) const {
+  return replay_torch::extreme("max", *this, [](auto a, auto b) { return a > b; });
+}
+inline Tensor Tensor::min(call_site) const {
+  return replay_torch::extreme("min", *this, [](auto a, auto b) { return a < b; });
 }
 // Each with a tensor and with a number, on either side and in place.
 #define REPLAY_ARITHMETIC(name, sign, result_type)                                                                 \
@@ -245,6 +266,8 @@ inline Tensor cat(TensorList tensors, int64_t dimension = 0, call_site = {}) {
 
 inline Tensor sum(const Tensor& tensor, call_site = {}) { return tensor.sum(); }
 inline Tensor mean(const Tensor& tensor, call_site = {}) { return tensor.mean(); }
+inline Tensor max(const Tensor& tensor, call_site = {}) { return tensor.max(); }
+inline Tensor min(const Tensor& tensor, call_site = {}) { return tensor.min(); }
 inline Tensor sum(const Tensor& tensor, int64_t dimension, bool keeps = false,
                   std::optional<ScalarType> type = std::nullopt, call_site = {}) {
   return tensor.sum(dimension, keeps, type);

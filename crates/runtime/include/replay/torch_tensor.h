@@ -521,7 +521,11 @@ class Tensor {
     return self();
   }
 
-  // Sums, means and arithmetic: replay/torch_operators.h.
+  Tensor& resize_as_(const Tensor& other, REPLAY_SITE_PARAMS) const { return resize_(other.sizes(), file, line); }
+
+  // Sums, means, extremes and arithmetic: replay/torch_operators.h.
+  Tensor max(call_site = {}) const;
+  Tensor min(call_site = {}) const;
   Tensor sum(IntArrayRef dimensions, bool keeps = false, std::optional<ScalarType> type = std::nullopt,
              call_site = {}) const;
   Tensor sum(int64_t dimension, bool keeps = false, std::optional<ScalarType> type = std::nullopt,
