@@ -289,7 +289,7 @@ impl Draft {
     fn name_apart(&self, function: &FunctionSignature, name: &str) -> String {
         let names = [name.to_owned(), format!("{name}_out"), format!("{}_{name}", function.name)];
         let [first, of_input, of_function] = names;
-        if self.find_tensor(&first).is_none() && !self.sizes.contains(&first) {
+        if self.find_tensor(&first).is_none() && !self.named_sizes().contains(&first.as_str()) {
             first
         } else if self.inputs.contains_key(&first) && self.find_tensor(&of_input).is_none() {
             of_input
