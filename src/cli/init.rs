@@ -50,6 +50,8 @@ struct Harnessed {
     /// The source of its first function comes first.
     build: DraftedBuild,
     draft: Draft,
+    /// The draft of its first function alone, where it calls several: it does where a measurement of all fails.
+    first_alone: Option<Draft>,
     /// The sizes of its random inputs, where some are wanted.
     random_sizes: Option<RandomSizes>,
 }
@@ -116,6 +118,7 @@ impl Repository {
                 standard: standards.max().unwrap_or_default(),
                 defines: self.macros.iter().filter(is_used).cloned().collect(),
             },
+            first_alone: draft_first_alone(&draft, sources),
             draft,
             random_sizes: None,
         }
@@ -150,6 +153,14 @@ fn draft_functions(
     functions.sort_by_key(|function| is_backward(&function.name));
     let types = TypeNames::from_texts(sources.iter().flat_map(|source| source.texts()));
     Draft::from_functions(&functions, &types)
+}
+
+/// The draft of the first function of `draft` alone, where it calls several. They are defined in `sources`.
+fn draft_first_alone(draft: &Draft, sources: &[&CallableSource]) -> Option<Draft> {
+    let [first, _, ..] = &draft.functions[..] else { return None };
+    let mut functions = sources.iter().flat_map(|source| &source.functions);
+    let function = functions.find(|function| function.name == *first)?;
+    draft_functions(vec![function], sources).pop()
 }
 
 /// Puts drafts of what Python calls in the place of `harnesses` whose calls are guesses, and adds those of what no harness
@@ -322,7 +333,18 @@ fn measure_drafts(
                 harnesses.extend(uncovered);
             }
         }
-        let harnessed = &harnesses[number];
+        let harnessed = &mut harnesses[number];
+        if let Some(first) = harnessed.first_alone.take().filter(|_| reason.is_some())
+            && harnessed.random_sizes.is_none()
+        {
+            let all = std::mem::replace(&mut harnessed.draft, first);
+            if measure_harness(session, harnessed, root)?.is_some() {
+                harnessed.draft = all;
+            } else if let Some(reason) = &reason {
+                let rest = all.functions[1..].join(", ");
+                left_out.push(format!("{rest} in {}: {reason}", harnessed.output.display()));
+            }
+        }
         if let Some(reason) = reason.filter(|_| harnessed.random_sizes.is_none()) {
             left_out.push(format!("random inputs for {}: {reason}", harnessed.output.display()));
         }

@@ -297,6 +297,47 @@ fn init_calls_functions_that_size_their_outputs_take_lists_and_return_numbers() 
     assert_eq!(env.replay(&["fixtures/random-halve_all"]).code, Some(0));
 }
 
+#[test]
+fn init_calls_the_forward_pass_alone_where_both_come_to_no_end() {
+    let env = TestEnv::new();
+    env.repo.write(
+        "k.cu",
+        "#include <torch/extension.h>
+__global__ void twice(const float* x, float* y) { y[threadIdx.x] = 2 * x[threadIdx.x]; }
+at::Tensor scale_forward(at::Tensor x)
+{
+    at::Tensor y = at::empty_like(x);
+    twice<<<1, x.numel()>>>(x.data_ptr<float>(), y.data_ptr<float>());
+    return y;
+}
+at::Tensor scale_backward(at::Tensor dy)
+{
+    TORCH_CHECK(false, \"not written yet\");
+    at::Tensor dx = at::empty_like(dy);
+    twice<<<1, dy.numel()>>>(dy.data_ptr<float>(), dx.data_ptr<float>());
+    return dx;
+}
+",
+    );
+    env.repo.commit("A forward pass");
+    insta::assert_snapshot!(env.replay(&["init", "--random"]).text(), @"
+    exit code 0
+    --- stdout
+    wrote replay.toml, which calls k.cu:
+      y = scale_forward(x);
+    wrote fixtures/random: random inputs, marked as synthetic
+
+    left out:
+      scale_backward in replay.toml: host code stopped itself: not written yet at k.cu:11
+
+    next:
+      1. replay fixtures/random
+      2. check every line marked EDIT, before you believe a finding
+      3. capture one step in its place: random inputs tell nothing of a training
+    ");
+    assert_eq!(env.replay(&["fixtures/random"]).code, Some(0));
+}
+
 const BINDINGS: &str = "\
 #include <torch/extension.h>
 at::Tensor fused_forward(at::Tensor x, at::Tensor w, double eps);
