@@ -338,6 +338,43 @@ at::Tensor scale_backward(at::Tensor dy)
     assert_eq!(env.replay(&["fixtures/random"]).code, Some(0));
 }
 
+#[test]
+fn init_leaves_working_memory_among_results_out() {
+    let env = TestEnv::new();
+    env.repo.write(
+        "k.cu",
+        "#include <torch/extension.h>
+__global__ void twice(const float* x, float* y, unsigned char* work)
+{
+    y[threadIdx.x] = 2 * x[threadIdx.x];
+    work[threadIdx.x] = 1;
+}
+std::tuple<int, at::Tensor, at::Tensor> scale(at::Tensor x)
+{
+    at::Tensor y = at::empty_like(x);
+    at::Tensor work = at::empty({x.numel() + 128}, x.options().dtype(at::kByte));
+    int count = x.numel();
+    twice<<<1, count>>>(x.data_ptr<float>(), y.data_ptr<float>(), work.data_ptr<unsigned char>());
+    return std::make_tuple(count, y, work);
+}
+",
+    );
+    env.repo.commit("A buffer among results");
+    insta::assert_snapshot!(env.replay(&["init", "--random"]).text(), @"
+    exit code 0
+    --- stdout
+    wrote replay.toml, which calls k.cu:
+      count, y, _ = scale(x); // EDIT: work is not written as a whole
+    wrote fixtures/random: random inputs, marked as synthetic
+
+    next:
+      1. replay fixtures/random
+      2. check every line marked EDIT, before you believe a finding
+      3. capture one step in its place: random inputs tell nothing of a training
+    ");
+    assert_eq!(env.replay(&["fixtures/random"]).code, Some(0));
+}
+
 const BINDINGS: &str = "\
 #include <torch/extension.h>
 at::Tensor fused_forward(at::Tensor x, at::Tensor w, double eps);

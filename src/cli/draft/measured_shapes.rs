@@ -3,10 +3,15 @@
 
 use std::collections::BTreeMap;
 
+use ::replay::tensor::DType;
+
 use super::tensor_probe::{name_dimension, name_extents, name_type};
 use super::tied_sizes::TiedSizes;
 use super::types::find_dtype_by_torch_number;
-use super::{Draft, DraftedTensor, OutputTrait, ShapeDoubt};
+use super::{Draft, DraftedCall, DraftedTensor, OutputTrait, ShapeDoubt};
+
+/// What stands in a call for a result that is no output.
+const IGNORED_RESULT: &str = "_";
 
 /// A replay with chosen sizes.
 #[derive(Clone, Debug)]
@@ -314,13 +319,38 @@ impl Draft {
         wrong.doubt = Some(ShapeDoubt::Pointer);
     }
 
-    /// Takes in what replays showed of outputs, what counts more first.
+    /// Takes in what replays showed of outputs, what counts more first. Working memory among results is no output.
     pub fn add_output_traits(&mut self, traits: &[(String, OutputTrait)]) {
         for (output, output_trait) in traits {
-            if let Some(tensor) = self.outputs.get_mut(output)
+            if *output_trait == OutputTrait::Partial && self.is_buffer_among_results(output) {
+                self.leave_out_result(output);
+            } else if let Some(tensor) = self.outputs.get_mut(output)
                 && !tensor.traits.iter().any(|known| known.is_same_key(*output_trait))
             {
                 tensor.traits.push(*output_trait);
+            }
+        }
+    }
+
+    /// Whether the output `name` is bytes among the results of a call, which no call takes.
+    fn is_buffer_among_results(&self, name: &str) -> bool {
+        let is_of_bytes =
+            self.outputs.get(name).is_some_and(|tensor| tensor.dtype == Some(DType::U8));
+        let is_name = |word: &String| word == name;
+        let is_among =
+            |call: &DraftedCall| call.results.len() > 1 && call.results.iter().any(is_name);
+        is_of_bytes
+            && self.calls.iter().any(is_among)
+            && !self.calls.iter().any(|call| call.arguments.iter().any(is_name))
+    }
+
+    /// Drops the result `name` of a call.
+    fn leave_out_result(&mut self, name: &str) {
+        self.outputs.shift_remove(name);
+        for call in &mut self.calls {
+            if let Some(result) = call.results.iter_mut().find(|result| *result == name) {
+                *result = IGNORED_RESULT.to_owned();
+                call.guesses.push(format!("{name} is not written as a whole"));
             }
         }
     }
@@ -333,8 +363,6 @@ impl Draft {
 
 #[cfg(test)]
 mod tests {
-    use ::replay::tensor::DType;
-
     use super::*;
 
     const NAMES: [&str; 3] = ["B", "T", "C"];
