@@ -87,12 +87,8 @@ pub(super) fn skip_numbered_cast(
     let last_name = (cast_end..operand_end)
         .rev()
         .find(|&at| tokens[at].kind == TokenKind::Ident && tokens[at].start != base.start);
-    let variable = last_name.and_then(|at| {
-        let value = byte_counts::find_initialiser(text, tokens, &(at..at + 1))?;
-        let function_at =
-            |at: usize| context.function(tokens[at].start).map(|function| function.tokens.start);
-        (function_at(value.start) == function_at(at)).then_some(value)
-    });
+    let variable = last_name
+        .and_then(|at| byte_counts::find_local_initialiser(context, tokens, &(at..at + 1)));
     let offset = [operand, variable.map_or(&[], |value| &tokens[value])];
     let mut words = offset.into_iter().flatten();
     let follows_sizes = words.clone().any(|word| {

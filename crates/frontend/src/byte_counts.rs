@@ -79,8 +79,8 @@ pub(super) fn find_byte_counts(source: &Source) -> Vec<ByteCount> {
 
 /// Lets sizes in bytes for `float` count those of a double: a factor 4 behind a pointer that may lead there, where the
 /// compiler decides by the type of the pointer, and any number of bytes behind one that is declared so. A copy of a
-/// number of bytes behind another pointer ends the shadow if these are numbers, and so does that of a part of a class. Shared bytes of launches count where the
-/// file shares floats alone.
+/// number of bytes behind another pointer ends the shadow if these are numbers, and so does that of a part of a class.
+/// Shared bytes of launches count where the file shares floats alone.
 pub(super) fn widen_byte_counts(context: &HostContext, edits: &mut Edits) {
     let text = context.source.text;
     let tokens = &context.tokens;
@@ -103,8 +103,8 @@ pub(super) fn widen_byte_counts(context: &HostContext, edits: &mut Edits) {
             let spelled = edits.applied(text, bytes.clone());
             // A cast in front of the range may be a call by now that ends in it.
             let count = |bracket| spelled.matches(bracket).count();
-            let is_whole = count('(') == count(')');
-            let spelled = if is_whole { spelled } else { widen_text(&text[bytes]) };
+            let is_balanced = count('(') == count(')');
+            let spelled = if is_balanced { spelled } else { widen_text(&text[bytes]) };
             spelled.replace(['\n', '\r'], " ")
         };
         let spelled = spell(pointer.clone());
@@ -146,12 +146,7 @@ pub(super) fn widen_byte_counts(context: &HostContext, edits: &mut Edits) {
 fn counts_float_bytes(context: &HostContext, size: &Range<usize>) -> bool {
     let text = context.source.text;
     let tokens = &context.tokens;
-    let meant = find_initialiser(text, tokens, size).unwrap_or(size.clone());
-    let function_at =
-        |index: usize| context.function(tokens[index].start).map(|function| function.tokens.start);
-    if function_at(meant.start) != function_at(size.start) {
-        return false;
-    }
+    let meant = find_local_initialiser(context, tokens, size).unwrap_or(size.clone());
     let mut has_multiple = false;
     let mut at = meant.start;
     while at < meant.end {
@@ -239,12 +234,20 @@ fn sized_calls(text: &str, tokens: &Tokens) -> Vec<SizedCall> {
     calls
 }
 
-/// The last value before `size` of the variable `size`; none if `size` is more than a name.
-pub(super) fn find_initialiser(
-    text: &str,
+/// The value that [`find_initialiser`] finds, if it is in the function around `size`.
+pub(super) fn find_local_initialiser(
+    context: &HostContext,
     tokens: &Tokens,
     size: &Range<usize>,
 ) -> Option<Range<usize>> {
+    let function_at =
+        |index: usize| context.function(tokens[index].start).map(|function| function.tokens.start);
+    find_initialiser(context.source.text, tokens, size)
+        .filter(|value| function_at(value.start) == function_at(size.start))
+}
+
+/// The last value before `size` of the variable `size`; none if `size` is more than a name.
+fn find_initialiser(text: &str, tokens: &Tokens, size: &Range<usize>) -> Option<Range<usize>> {
     let name = tokens[size.start];
     if size.len() != 1 || name.kind != TokenKind::Ident {
         return None;
