@@ -69,8 +69,8 @@ enum ProbeTrial {
     NoInputs(RandomInputsError),
 }
 
-/// A draft that cures what another one's trial showed, with its own.
-struct CuredDraft {
+/// A draft with its trial on random inputs of `sizes`.
+struct TriedDraft {
     draft: Draft,
     sizes: RandomSizes,
     trial: Box<Trial>,
@@ -151,41 +151,36 @@ pub fn measure_draft(
     }
     let mut numbers = tied.expand(&first_probe.sizes, ROOM);
     numbers.extend(own_sizes);
-    let mut sizes = choose_named_sizes(draft, &numbers);
-    let mut trial = match probe_folder.open_trial(draft, &sizes)? {
-        ProbeTrial::Ready(trial) => trial,
+    let sizes = choose_named_sizes(draft, &numbers);
+    let mut tried = match probe_folder.open_trial(draft, &sizes)? {
+        ProbeTrial::Ready(trial) => TriedDraft { draft: draft.clone(), sizes, trial },
         ProbeTrial::NoInputs(error) => {
             return Ok(DraftMeasurement::Not { reason: error.to_string() });
         }
     };
-    if let Some(narrow) = probe_folder.try_narrow_draft(draft, &trial, &numbers)? {
-        *draft = narrow.draft;
-        sizes = narrow.sizes;
-        trial = narrow.trial;
+    if let Some(narrow) = probe_folder.try_narrow_draft(&tried, &numbers)? {
+        tried = narrow;
     }
-    if let Some(aligned) = probe_folder.try_aligned_upstreams(draft, &numbers)? {
-        *draft = aligned.draft;
-        sizes = aligned.sizes;
-        trial = aligned.trial;
+    if let Some(aligned) = probe_folder.try_aligned_upstreams(&tried, &numbers)? {
+        tried = aligned;
     }
-    if gives_nan(&trial)?
-        && let Some(small) = probe_folder.try_small_inputs(draft, &sizes)?
+    if gives_nan(&tried.trial)?
+        && let Some(small) = probe_folder.try_small_inputs(&tried)?
     {
-        *draft = small.draft;
-        trial = small.trial;
+        tried = small;
     }
-    if has_race && let Some(distinct) = probe_folder.try_distinct_indices(draft, &sizes)? {
-        *draft = distinct.draft;
-        trial = distinct.trial;
+    if has_race && let Some(distinct) = probe_folder.try_distinct_indices(&tried)? {
+        tried = distinct;
     }
-    if let Some(reason) = find_fault(&trial)? {
+    if let Some(reason) = find_fault(&tried.trial)? {
         return Ok(DraftMeasurement::Not { reason });
     }
+    *draft = tried.draft;
     let unset = unset_tensors.into_iter().map(|name| (name, OutputTrait::ReadBefore));
     let mut traits: Vec<(String, OutputTrait)> = unset.collect();
-    traits.extend(list_output_traits(&trial)?);
+    traits.extend(list_output_traits(&tried.trial)?);
     draft.add_output_traits(&traits);
-    Ok(DraftMeasurement::Measured { sizes })
+    Ok(DraftMeasurement::Measured { sizes: tried.sizes })
 }
 
 impl ProbeFolder<'_> {
@@ -274,15 +269,15 @@ impl ProbeFolder<'_> {
         }
     }
 
-    /// `draft` without the columns of results that nothing writes in `trial`, with those of `numbers` that it names; none where
+    /// The draft without the columns of results that nothing writes in its trial, with those of `numbers` that it names; none where
     /// there are no such columns, or this is no cure.
     fn try_narrow_draft(
         &self,
-        draft: &Draft,
-        trial: &Trial,
+        tried: &TriedDraft,
         numbers: &BTreeMap<String, usize>,
-    ) -> CliResult<Option<CuredDraft>> {
-        let Some(draft) = draft.with_written_columns(&list_unwritten(trial)?) else {
+    ) -> CliResult<Option<TriedDraft>> {
+        let unwritten = list_unwritten(&tried.trial)?;
+        let Some(draft) = tried.draft.with_written_columns(&unwritten) else {
             return Ok(None);
         };
         let sizes = choose_named_sizes(&draft, numbers);
@@ -290,38 +285,30 @@ impl ProbeFolder<'_> {
         self.try_cure(draft, sizes, is_completed)
     }
 
-    /// `draft` with upstream gradients of their outputs' shapes, which the search could not know, and with those of `numbers` that
+    /// The draft with upstream gradients of their outputs' shapes, which the search could not know, and with those of `numbers` that
     /// it names; none where they have these, or this is no cure.
     fn try_aligned_upstreams(
         &self,
-        draft: &Draft,
+        tried: &TriedDraft,
         numbers: &BTreeMap<String, usize>,
-    ) -> CliResult<Option<CuredDraft>> {
-        let Some(draft) = draft.with_aligned_upstreams() else { return Ok(None) };
+    ) -> CliResult<Option<TriedDraft>> {
+        let Some(draft) = tried.draft.with_aligned_upstreams() else { return Ok(None) };
         let sizes = choose_named_sizes(&draft, numbers);
         self.try_cure(draft, sizes, |trial| {
             Ok(matches!(trial.measure_reach()?, TensorReach::Measured { .. }))
         })
     }
 
-    /// `draft` with inputs between 0 and 1, where a root or a logarithm is a number; none if that is no cure.
-    fn try_small_inputs(
-        &self,
-        draft: &Draft,
-        sizes: &RandomSizes,
-    ) -> CliResult<Option<CuredDraft>> {
-        let Some(draft) = draft.with_small_inputs() else { return Ok(None) };
-        self.try_cure(draft, sizes.clone(), |trial| Ok(!gives_nan(trial)?))
+    /// The draft with inputs between 0 and 1, where a root or a logarithm is a number; none if that is no cure.
+    fn try_small_inputs(&self, tried: &TriedDraft) -> CliResult<Option<TriedDraft>> {
+        let Some(draft) = tried.draft.with_small_inputs() else { return Ok(None) };
+        self.try_cure(draft, tried.sizes.clone(), |trial| Ok(!gives_nan(trial)?))
     }
 
-    /// `draft` with indices of which none comes twice, where two threads met at one element; none if that is no cure.
-    fn try_distinct_indices(
-        &self,
-        draft: &Draft,
-        sizes: &RandomSizes,
-    ) -> CliResult<Option<CuredDraft>> {
-        let Some(draft) = draft.with_distinct_indices() else { return Ok(None) };
-        self.try_cure(draft, sizes.clone(), |trial| {
+    /// The draft with indices of which none comes twice, where two threads met at one element; none if that is no cure.
+    fn try_distinct_indices(&self, tried: &TriedDraft) -> CliResult<Option<TriedDraft>> {
+        let Some(draft) = tried.draft.with_distinct_indices() else { return Ok(None) };
+        self.try_cure(draft, tried.sizes.clone(), |trial| {
             Ok(matches!(trial.measure_reach()?, TensorReach::Measured { has_race: false, .. }))
         })
     }
@@ -332,9 +319,9 @@ impl ProbeFolder<'_> {
         draft: Draft,
         sizes: RandomSizes,
         is_cure: impl Fn(&Trial) -> CliResult<bool>,
-    ) -> CliResult<Option<CuredDraft>> {
+    ) -> CliResult<Option<TriedDraft>> {
         let ProbeTrial::Ready(trial) = self.open_trial(&draft, &sizes)? else { return Ok(None) };
-        Ok(is_cure(&trial)?.then_some(CuredDraft { draft, sizes, trial }))
+        Ok(is_cure(&trial)?.then_some(TriedDraft { draft, sizes, trial }))
     }
 
     /// The trial of the working tree with the harness of `draft`, on random inputs of `sizes`.

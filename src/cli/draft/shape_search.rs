@@ -18,7 +18,7 @@ const ALIKE: [usize; 4] = [32, 16, 8, 64];
 /// Numbers that a size may have to be, likely ones first: one element, points of a plane and of space, boxes.
 const NUMBERS: [usize; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
 /// The number of all sizes where one is a large multiple of them.
-const SMALL: usize = 8;
+const USUAL_BESIDE_MULTIPLE: usize = 8;
 /// Larger numbers that a size may have to be, or a multiple of, where a check names them.
 const NAMED_NUMBERS: RangeInclusive<usize> = NUMBERS[NUMBERS.len() - 1] + 1..=1024;
 /// What a size may have to be where all others are equal: offsets of rows, two halves, the gates of a cell.
@@ -269,7 +269,8 @@ impl Supposition {
             let multiple = LinearForm { factor: number, offset: 0 };
             let plain_sizes = sizes.iter().filter(|size| !self.forms.contains_key(**size));
             // Products of a large multiple have room with smaller numbers alone.
-            let small = Supposition { usual: self.usual.min(SMALL), ..self.clone() };
+            let small =
+                Supposition { usual: self.usual.min(USUAL_BESIDE_MULTIPLE), ..self.clone() };
             next.extend(plain_sizes.map(|size| small.with_form(size, multiple)));
         }
     }
