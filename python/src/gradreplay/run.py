@@ -279,6 +279,9 @@ def _refuse_early(place: Place) -> None:
     # file that the import would have found makes them the same module.
     offered = {name.partition(".")[0] for root in place.roots for name in os.listdir(root)}
     offered -= {*sys.stdlib_module_names, "gradreplay"}
+    # To look at a module copies its pages in a process that has been forked.
+    if offered.isdisjoint(sys.modules):
+        return
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         if not file or name.partition(".")[0] not in offered or place.in_tree(file):

@@ -32,6 +32,8 @@ _LONGEST_LINE = 1 << 20
 _IMPORTED_LATE = {
     "torch": "torch.fx.experimental.symbolic_shapes",
     "triton": "triton.compiler.code_generator",
+    "jax": "jax.experimental.multihost_utils",
+    "jaxlib": "jaxlib.mlir.dialects.mhlo",
 }
 # What they import when they first compute in a twin, PyTorch in 1.4 s: once one is asked for.
 _IMPORTED_BY_TWINS = {"torch": "torch._dynamo"}
