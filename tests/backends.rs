@@ -425,6 +425,7 @@ suite!(
         Ability::Order,
         Ability::Step,
         Ability::Nudge,
+        Ability::SharedDevice,
     ]
 );
 

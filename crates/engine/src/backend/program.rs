@@ -325,11 +325,14 @@ impl Variant for ProgramVariant {
                     && self.shared.runner.device() == ProgramDevice::Cpu
                     && !self.lacks_orders.load(Ordering::Relaxed)
             }
+            // Tensors in memory leave half of it to others.
+            Ability::SharedDevice => {
+                self.shared.runner.device() == ProgramDevice::Cpu && self.most_at_once() > 1
+            }
             Ability::CallPart
             | Ability::SingleOutput
             | Ability::Summary
             | Ability::Deviations
-            | Ability::SharedDevice
             | Ability::Repetition => false,
         }
     }

@@ -198,14 +198,19 @@ pub fn judge_trial(base: &Trial, got: &Trial) -> Result<Judgement, ReplayError> 
     measured_ahead(&[base, got], || judge_outcomes(base, got))?
 }
 
+/// The outcomes of `base` and `got`.
+fn run_outcomes<'t>(base: &'t Trial, got: &'t Trial) -> Result<[&'t Outcome; 2], ReplayError> {
+    let (ours, theirs) = if shares_device(base)? {
+        run_both(|| base.outcome(), || got.outcome())
+    } else {
+        (base.outcome(), got.outcome())
+    };
+    Ok([ours?, theirs?])
+}
+
 fn judge_outcomes(base: &Trial, got: &Trial) -> Result<Judgement, ReplayError> {
-    let (ours, theirs) =
-        if base.variant()?.is_some_and(|variant| variant.can(Ability::SharedDevice)) {
-            run_both(|| base.outcome(), || got.outcome())
-        } else {
-            (base.outcome(), got.outcome())
-        };
-    let judgement = Judgement::of_outcomes(ours?.clone(), theirs?.clone());
+    let [ours, theirs] = run_outcomes(base, got)?;
+    let judgement = Judgement::of_outcomes(ours.clone(), theirs.clone());
     if base.variant()?.is_none() || got.variant()?.is_none() {
         return Ok(judgement);
     }
@@ -234,21 +239,26 @@ fn add_output_judgements(
     }
     // Whether there are shadows is asked later.
     let _ = base.shadow_while(&|| drop(got.shadow()));
-    let (ours, theirs) = match base.variant()?.and_then(Variant::reference) {
-        // Another machine than the device measures.
-        Some(_) => run_both(|| MeasuredTrial::measure(base), || MeasuredTrial::measure(got)),
-        None => {
-            if base.is_large() {
-                // A shadow takes twice the memory, and would stay beside the numbers of noise.
-                base.measurement()?;
-                got.measurement()?;
-            }
-            (MeasuredTrial::measure(base), MeasuredTrial::measure(got))
+    // Another machine than the device measures.
+    let has_reference = base.variant()?.and_then(Variant::reference).is_some();
+    let (ours, theirs) = if has_reference || (shares_device(base)? && !base.is_large()) {
+        run_both(|| MeasuredTrial::measure(base), || MeasuredTrial::measure(got))
+    } else {
+        if base.is_large() {
+            // A shadow takes twice the memory, and would stay beside the numbers of noise.
+            base.measurement()?;
+            got.measurement()?;
         }
+        (MeasuredTrial::measure(base), MeasuredTrial::measure(got))
     };
     let (Some(ours), Some(theirs)) = (ours?, theirs?) else { return Ok(judgement) };
     let _span = tracing::info_span!("compare", message = base.fixture().name);
     judgement.with_outputs(&ours, &theirs)
+}
+
+/// Whether another revision can run beside `trial`, no slower for it.
+fn shares_device(trial: &Trial) -> Result<bool, ReplayError> {
+    Ok(trial.variant()?.is_some_and(|variant| variant.can(Ability::SharedDevice)))
 }
 
 /// Whether identical replays of `trial` give the same bits, and its outcome tells them.
