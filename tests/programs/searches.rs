@@ -1,5 +1,7 @@
 //! Searches over revisions that a program runs.
 
+use replay::tensor::DType;
+
 use crate::common::env::TestEnv;
 
 #[test]
@@ -325,4 +327,21 @@ fn what_one_run_does_not_show_is_found_before_the_answer() {
     hint: the search was for what the bad end shows (dx diverged, loss diverged); for the other, name 9f8425c as bad
     hint: `replay log FIXTURE 9f8425c^..b19a318` compares each of them with the commit before it
     ");
+}
+
+#[test]
+fn a_cut_that_leaves_the_same_bits_is_not_measured() {
+    let env = TestEnv::isolated().with_program("program = [\"./speaker\"]\npreload = []", "");
+    let x = [0.0, 5.0].map(f32::to_le_bytes).concat();
+    env.write_fixture("one", &[("x", DType::F32, &[2], &x)]);
+    let good = env.kernel("divide 3");
+    let bad = env.kernel("divide 3\nscale 2");
+    let shrunk = env.replay(&["shrink", "fixtures/one", "--rev", &bad, "--against", &good, "-v"]);
+    assert_eq!(shrunk.code, Some(0), "{}", shrunk.text());
+    // Its values are tried as zeros, too.
+    let spans = |name: &str| {
+        let lines = shrunk.stderr.lines().filter(|line| !line.contains("in all"));
+        lines.filter(|line| line.split_whitespace().nth(2) == Some(name)).count()
+    };
+    assert!(spans("noise") + 2 <= spans("replay"), "{}", shrunk.text());
 }

@@ -180,7 +180,7 @@ impl FixtureShrinker<'_> {
         &self,
         subject: Arc<Subject>,
         lab: &Arc<Lab>,
-        wanted: Option<&FindingKind>,
+        wanted: Option<&Finding>,
     ) -> Result<Judged, ReplayError> {
         let trial = lab.trial(&subject, &self.sources);
         let base = self.trusted.as_ref().map(|trusted| lab.trial(&subject, trusted));
@@ -549,8 +549,7 @@ impl CutSearch<'_, '_, '_> {
             Err(error) => return Err(error),
         };
         let subject = Arc::new(Subject::new(fixture));
-        let wanted = &self.finding.kind;
-        let findings = match self.shrinker.judge(subject.clone(), lab, Some(wanted)) {
+        let findings = match self.shrinker.judge(subject.clone(), lab, Some(&self.finding)) {
             Ok(Judged::Findings(findings)) => findings,
             Ok(Judged::Untestable { reason }) => return Ok(CutJudgement::Untestable(reason)),
             // It called the revision with the whole fixture.

@@ -198,6 +198,21 @@ pub fn judge_trial(base: &Trial, got: &Trial) -> Result<Judgement, ReplayError> 
     measured_ahead(&[base, got], || judge_outcomes(base, got))?
 }
 
+/// Whether `output` has the same bits in `base` and `got`, where both complete. Nothing is measured for it.
+///
+/// # Errors
+/// [`ReplayError`] if the machine or the fixture is at fault.
+pub fn has_same_output_bits(base: &Trial, got: &Trial, output: &str) -> Result<bool, ReplayError> {
+    base.native_while(&|| drop(got.native()))?;
+    let outcomes = run_outcomes(base, got)?;
+    let [ours, theirs] = outcomes.map(|outcome| {
+        let is_completed = matches!(outcome.status, Status::Completed);
+        let record = outcome.outputs.iter().find(|record| record.name == output)?;
+        is_completed.then_some(record.summary.checksum)
+    });
+    Ok(ours.is_some() && ours == theirs)
+}
+
 /// The outcomes of `base` and `got`.
 fn run_outcomes<'t>(base: &'t Trial, got: &'t Trial) -> Result<[&'t Outcome; 2], ReplayError> {
     let (ours, theirs) = if shares_device(base)? {
