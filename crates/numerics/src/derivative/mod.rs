@@ -33,6 +33,9 @@ pub use stairs::{has_jump, is_staircase};
 /// The seed of the directions.
 const SEED: u64 = 0x6772_6164;
 
+/// The lengths of steps that no constant feels, in the scales of rows.
+const CONSTANT_LENGTHS: [f64; 4] = [0.25, -0.25, 2.0, -2.0];
+
 /// A loss and its declared gradient.
 pub struct Question<'a> {
     /// The input that is stepped.
@@ -154,6 +157,9 @@ struct OfClass {
     norms: [f64; 2],
     /// Whether the loss had no value at any step.
     is_lossless: bool,
+    /// Whether the gradient is zero, and no step moves the loss by a bit. Then they agree, though nothing is there to be
+    /// resolved.
+    is_constant: bool,
     place: Option<GradientMismatch>,
 }
 
@@ -195,7 +201,9 @@ fn combine_classes(classes: &[OfClass]) -> GradientFinding {
     let total = classes.iter().map(OfClass::telling_size).fold(0.0, f64::max);
     let resolved = classes.iter().filter(|class| {
         !class.slopes.is_empty()
-            && (class.differs() || class.allowed() <= COARSEST_MISMATCH * total)
+            && (class.differs()
+                || class.is_constant
+                || class.allowed() <= COARSEST_MISMATCH * total)
     });
     let resolved: Vec<&OfClass> = resolved.collect();
     let checked = resolved.iter().map(|class| class.checked).sum();
@@ -261,6 +269,7 @@ impl<E, F: FnMut(&[Step]) -> Result<Vec<Option<f64>>, E>> SlopeSearch<'_, F> {
             slopes: Vec::new(),
             norms: [0.0, whole_gradient.norm],
             is_lossless: false,
+            is_constant: false,
             place: None,
         };
         let mut without: Vec<Range<usize>> = Vec::new();
@@ -309,7 +318,26 @@ impl<E, F: FnMut(&[Step]) -> Result<Vec<Option<f64>>, E>> SlopeSearch<'_, F> {
                 break;
             }
         }
-        Ok(OfClass { is_lossless, ..class_result })
+        let is_constant = self.finds_constant(&class_result.slopes)?;
+        Ok(OfClass { is_lossless, is_constant, ..class_result })
+    }
+
+    /// Whether the loss and the gradient along `slopes` are those of a constant: steps as long as the elements' scale move
+    /// it by no bit, either. A staircase is flat on short steps alone.
+    fn finds_constant(&mut self, slopes: &[Slope]) -> Result<bool, E> {
+        if slopes.is_empty() || !slopes.iter().all(Slope::is_flat) {
+            return Ok(false);
+        }
+        let steps = slopes.iter().flat_map(|slope| {
+            CONSTANT_LENGTHS.map(|length| Step { length, ..slope.probe.unit_step() })
+        });
+        let steps: Vec<Step> = steps.collect();
+        if self.left < steps.len() {
+            return Ok(false);
+        }
+        self.left -= steps.len();
+        let losses = (self.ask)(&steps)?;
+        Ok(losses.iter().all(|loss| *loss == Some(self.question.loss)))
     }
 
     /// The gradient along all of each class.

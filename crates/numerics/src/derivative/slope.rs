@@ -318,6 +318,12 @@ impl Slope {
         }
     }
 
+    /// Whether derivative and gradient are zero on the longest steps of [`LADDER`].
+    pub(super) fn is_flat(&self) -> bool {
+        let is_longest = self.probe.rung == LADDER.len() - 1;
+        is_longest && self.size() == 0.0 && self.error <= self.rounding
+    }
+
     /// Whether the rounding of the loss makes the error, and it is too large to tell a mismatch.
     pub(super) fn is_hidden(&self) -> bool {
         let tells = SLOPE_ERROR_FACTOR * self.error <= COARSEST_MISMATCH * self.size();

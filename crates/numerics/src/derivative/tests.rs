@@ -496,3 +496,58 @@ fn a_small_factor_on_a_gradient_shows_beside_large_terms_of_its_loss() {
         }
     }
 }
+
+/// A loss of the first half of `x` alone, with a gradient of `factor` at the other half.
+fn half_used(random: &mut Random, constant: f64, factor: f64) -> Case {
+    let x = random.normals(64);
+    let gradient = (0..64).map(|index| if index < 32 { x[index] } else { factor });
+    Case {
+        name: "half of the input",
+        columns: 8,
+        gradient: gradient.collect(),
+        x,
+        loss: Box::new(move |x| constant + x[..32].iter().map(|x| x * x / 2.0).sum::<f64>()),
+    }
+}
+
+#[test]
+fn a_gradient_of_zero_is_that_of_a_loss_that_no_step_moves() {
+    let mut random = Random(7);
+    for constant in [0.0, 1.0, -3.5e9] {
+        let x = random.normals(24);
+        let loss: Loss = Box::new(move |_| constant);
+        let case = Case { name: "constant", columns: 6, gradient: vec![0.0; 24], x, loss };
+        let found = check(&case);
+        assert_eq!(found.answer, GradientAnswer::Agrees, "{constant}: {found:?}");
+        assert_eq!(found.checked, 24);
+        let wrong = check(&Case { gradient: vec![1.0; 24], ..case });
+        let is_found = wrong.answer == GradientAnswer::Differs;
+        // Rounding of a large loss hides the change that a gradient tells.
+        assert!(is_found || wrong.hidden.is_some(), "{constant}: {wrong:?}");
+    }
+}
+
+#[test]
+fn a_gradient_of_zero_is_not_that_of_a_loss_that_moves() {
+    let mut random = Random(8);
+    for _ in 0..20 {
+        let constant = random.unit();
+        let case = half_used(&mut random, constant, 0.0);
+        assert_eq!(check(&case).answer, GradientAnswer::Agrees);
+        let zero = Case { gradient: vec![0.0; 64], ..case };
+        assert_eq!(check(&zero).answer, GradientAnswer::Differs);
+        let wrong = half_used(&mut random, 0.0, 1e-3);
+        assert_eq!(check(&wrong).answer, GradientAnswer::Differs);
+    }
+}
+
+#[test]
+fn a_gradient_of_zero_says_nothing_of_a_staircase() {
+    let mut random = Random(9);
+    for step in [0.5, 1.0, 4.0] {
+        let loss: Loss = Box::new(move |x| x.iter().map(|x| (x / step).round()).sum());
+        let x = random.normals(24).iter().map(|x| (x / step).round() * step).collect();
+        let case = Case { name: "staircase", columns: 6, gradient: vec![0.0; 24], x, loss };
+        assert_eq!(check(&case).answer, GradientAnswer::Unknown, "{step}");
+    }
+}
