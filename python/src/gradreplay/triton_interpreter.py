@@ -51,7 +51,7 @@ def check_versions() -> None:
 def complete(place: Place, device: str) -> None:
     """Completes the interpreter, now or when it is imported."""
     if is_used():
-        when_loaded(lambda interpreter: _complete_module(interpreter, place, device))
+        when_loaded(lambda interpreter: complete_module(interpreter, place, device))
 
 
 def when_loaded(change: Callable[[Any], None]) -> None:
@@ -91,8 +91,8 @@ class _Finder(importlib.abc.MetaPathFinder):
         return spec
 
 
-def _complete_module(interpreter: Any, place: Place, device: str) -> None:
-    """Completes an interpreter's module; a second time does nothing."""
+def complete_module(interpreter: Any, place: Place, device: str) -> None:
+    """Completes an interpreter's module that is loaded; a second time does nothing."""
     if getattr(interpreter.InterpreterBuilder, "completed", False):
         return
     interpreter.InterpreterBuilder.completed = True

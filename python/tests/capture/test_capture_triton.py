@@ -90,3 +90,47 @@ def test_a_launch_is_a_fixture_that_the_drafted_script_replays() -> None:
 def test_what_is_no_kernel_is_refused() -> None:
     with pytest.raises(capture.CaptureError, match="a function is not a Triton kernel"):
         capture.triton(lambda x: x)
+
+
+SOFTCAP = """
+import triton, triton.language as tl
+from triton.language.extra.libdevice import tanh
+
+SHARED_MEMORY = triton.runtime.driver.active.utils.get_device_properties(0)["max_shared_mem"]
+exp = tl.exp
+
+@triton.autotune([triton.Config({"BLOCK": size}) for size in (4, 8)], key=["n"])
+@triton.jit
+def kernel(x, out, n, cap, BLOCK: tl.constexpr):
+    places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(x + places, mask=places < n)
+    tl.store(out + places, exp(cap * tanh(value / cap)), mask=places < n)
+
+def softcap(x, cap):
+    assert x.is_cuda and SHARED_MEMORY > 0
+    out = x.new_empty(x.shape)
+    kernel[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, out, x.numel(), cap)
+    return out
+"""
+
+SOFTCAP_TRAINING = """
+from gradreplay import capture
+import torch, softcaps
+softcap = capture.function(softcaps.softcap, name="softcap")
+x = torch.linspace(-3, 3, 10)
+with capture.step("fixtures/step{step}", step=0, when=capture.first(1), strict=True):
+    result = softcap(x, 2.0)
+assert torch.allclose(result, torch.exp(2 * torch.tanh(x / 2)))
+"""
+
+
+def test_a_training_interprets_what_a_replay_interprets() -> None:
+    Path("softcaps.py").write_text(SOFTCAP)
+    Path("train.py").write_text(SOFTCAP_TRAINING)
+    python("train.py")
+    assert array("fixtures/step0/expected.safetensors", "out").shape == (10,)
+
+
+def test_a_training_on_a_gpu_does_not_load_the_interpreter() -> None:
+    code = "from gradreplay import capture; import sys; assert 'triton' not in sys.modules"
+    python("-c", code, TRITON_INTERPRET="0")

@@ -12,6 +12,7 @@ While a step is not captured a captured function costs one look at a flag.
 
 from __future__ import annotations
 
+from . import interpreter
 from .errors import CaptureError
 from .functions import function
 from .jax_ import jax_function
@@ -37,3 +38,5 @@ __all__ = [
     "triton",
     "whole",
 ]
+
+interpreter.complete()
