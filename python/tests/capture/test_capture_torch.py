@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import logging
 import textwrap
@@ -14,7 +15,9 @@ from written import array, header, inspect, names
 
 from gradreplay import capture, tensors
 from gradreplay.capture import host
+from gradreplay.capture.arguments import Names
 from gradreplay.capture.target import find
+from gradreplay.capture.torch_ import built
 
 torch = pytest.importorskip("torch")
 
@@ -447,3 +450,71 @@ def test_a_loss_of_no_dimensions_is_a_fixture_with_and_without_its_gradient(repl
     for step in range(2):
         told = inspect(replay, f"fixtures/step{step}")
         assert told.returncode == 0, told.stderr
+
+
+@dataclasses.dataclass
+class Config:
+    """Options as libraries gather them."""
+
+    beta: float = 0.1
+    kind: str = "mean"
+
+
+class Chunked(torch.nn.Module):  # type: ignore[misc]
+    """A loss whose options are more than numbers."""
+
+    def __init__(
+        self,
+        args: Config | None = None,
+        weight: Any = None,
+        accumulated: Any = None,
+        limit: float = 1.0,
+        activation: Any = torch.nn.functional.silu,
+        parameters: Any = None,
+        teacher: Any = None,
+    ) -> None:
+        super().__init__()
+        self.args, self.weight, self.limit = args or Config(), weight, limit
+        self.accumulated, self.activation, self.teacher = accumulated, activation, teacher
+
+    def forward(self, x: Any) -> Any:
+        x = self.activation(x).to(self.accumulated) * self.weight
+        return x.sum() * self.args.beta / self.limit
+
+
+def test_a_module_is_built_with_the_options_that_it_was_given() -> None:
+    weight = torch.ones(2)
+    module = Chunked(Config(0.5), weight, torch.bfloat16, float("inf"), torch.nn.functional.gelu)
+    names = Names()
+    assert names.give("weight") == "weight", "an argument of the call"
+    build = built(module, None, names)
+    assert build.expression == (
+        "Chunked(args=Config(beta=0.5, kind='mean'), weight=weight_2, "
+        "accumulated=torch.bfloat16, limit=float('inf'), activation=gelu, parameters=None, teacher=None)"
+    )
+    assert build.problem is None
+    assert build.arrays == {"weight_2": weight}
+    assert "from torch.nn.functional import gelu" in build.imports.statements
+
+
+def test_an_option_of_a_module_that_no_script_can_write_is_named() -> None:
+    build = built(Chunked(teacher=torch.nn.Linear(2, 2)), None, Names())
+    assert "teacher" not in build.expression
+    assert build.problem == "`teacher` of Chunked is not known"
+    build = built(Chunked(activation=lambda x: x), None, Names())
+    assert "activation" not in build.expression
+    assert build.problem == "`activation` of Chunked is not known"
+
+
+def test_the_drafted_script_of_a_module_computes_with_its_options() -> None:
+    loss = capture.function(
+        Chunked(Config(0.5), torch.tensor([1.0, 2.0]), torch.float64), name="loss"
+    )
+    with capture.step("fixtures/step{step}", step=0, when=capture.first(1), strict=True):
+        result = loss(torch.tensor([3.0, 4.0]))
+    capture.flush()
+    script = Path("fixtures/harness-loss/replay_step.py").read_text()
+    assert "module = Chunked(args=Config(beta=0.5" in script
+    assert "accumulated=torch.float64" in script
+    assert array("fixtures/step0/inputs.safetensors", "weight").tolist() == [1.0, 2.0]
+    assert array("fixtures/step0/expected.safetensors", "loss").tolist() == result.tolist()

@@ -115,10 +115,10 @@ _BUILD_HINT = (
 class _Reader:
     """Walks through arguments and notes what they hold."""
 
-    def __init__(self, build: Mapping[str, str]) -> None:
+    def __init__(self, build: Mapping[str, str], names: Names) -> None:
         self.arrays: dict[str, Any] = {}
         self.numbers: dict[str, np.ndarray[Any, Any]] = {}
-        self.names = Names()
+        self.names = names
         self.imports = Imports(self.names.give)
         self._build = build
         self._met: dict[Hashable, str] = {}
@@ -340,7 +340,7 @@ def read(
     `build` names functions as `module:name` by the paths of the values that they make.
     Raises :class:`CaptureError` for an argument that a fixture cannot hold."""
     names = parameters.first(len(args))
-    reader = _Reader(build or {})
+    reader = _Reader(build or {}, Names())
     positional = [reader.read(value, name) for name, value in zip(names, args, strict=False)]
     keywords = {name: reader.read(value, name) for name, value in kwargs.items()}
     texts = [text for text, _ in positional]
@@ -354,6 +354,38 @@ def read(
         _positional=[make for _, make in positional],
         _keywords={name: make for name, (_, make) in keywords.items()},
     )
+
+
+class Options:
+    """What a script tells the class of a module that it builds: constants, except for tensors."""
+
+    def __init__(self, names: Names) -> None:
+        self._reader = _OptionReader({}, names)
+
+    @property
+    def arrays(self) -> dict[str, Any]:
+        """The tensors among what was written, by the names of inputs."""
+        return self._reader.arrays
+
+    def imports(self) -> Imported:
+        """What the script imports for them."""
+        return self._reader.imports.done()
+
+    def write(self, value: Any, path: str) -> str | None:
+        """How a script writes `value`; `None` if it cannot."""
+        try:
+            return self._reader.read(value, path, is_static=True)[0]
+        except CaptureError:
+            return None
+
+
+class _OptionReader(_Reader):
+    """Reads what is static, and makes inputs of tensors that are not trained."""
+
+    def _array(self, value: Any, path: str, *, is_static: bool) -> tuple[str, Make]:
+        if getattr(value, "requires_grad", False):
+            raise CaptureError(f"option `{path}` is trained")
+        return super()._array(value, path, is_static=False)
 
 
 def _joined(texts: Sequence[str]) -> str:

@@ -340,8 +340,9 @@ def _captured_module(
     strict = options.strict or step.strict
     try:
         given = arguments.read(parameters, args, kwargs, options.build)
-        built = torch_.Module(module, *torch_.built(module, options.import_as))
-        made = torch_.Call(step, _with_problem(described(), built.problem), given, options.writes)
+        build = torch_.built(module, options.import_as, given.names)
+        built = torch_.Module(module, build)
+        made = torch_.Call(step, _with_problem(described(), build.problem), given, options.writes)
         arrays = made.begin(built)
     except Exception as error:
         tell(error, strict=strict)

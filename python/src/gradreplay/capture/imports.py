@@ -17,6 +17,13 @@ class Imported:
     # The folders of the repository in which they begin.
     folders: tuple[str, ...] = ()
 
+    def joined(self, more: Imported) -> Imported:
+        """These, and those of another part of the script."""
+        return Imported(
+            tuple(dict.fromkeys((*self.statements, *more.statements))),
+            tuple(dict.fromkeys((*self.folders, *more.folders))),
+        )
+
 
 @dataclass
 class Imports:

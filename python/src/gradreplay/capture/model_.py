@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 
 from .. import generators
 from . import arguments, host, model_jax, torch_
-from .arguments import Arguments, Parameters
+from .arguments import Arguments, Names, Parameters
 from .errors import CaptureError
 from .functions import seal, undisturb
 from .host import Taken
@@ -153,7 +153,7 @@ def _captured(
     try:
         given = arguments.read(parameters, args, kwargs)
         call = _PartCall(whole, path, module, given)
-        built = torch_.Module(module, *whole.built(path, module))
+        built = torch_.Module(module, whole.built(path, module, given.names))
         arrays = call.begin(built)
     except Exception as error:
         whole.leave_out(path, error, strict=strict)
@@ -252,7 +252,6 @@ class _TorchStep(ModelStep):
         self.model = model
         self._functions: dict[str, Function] = {}
         # By path, and by class: modules of one class are imported alike.
-        self._built: dict[str, tuple[str, str | None]] = {}
         self._targets: dict[type, Target] = {}
         # By path, the parameters of a module, as long as the step.
         self._parameters = {
@@ -301,17 +300,14 @@ class _TorchStep(ModelStep):
         else:
             target = self._targets.get(type(module)) or find(type(module), None)
             self._targets[type(module)] = target
-            problem = self.built(path, module)[1]
+            problem = self.built(path, module, Names()).problem
             if problem is not None:
                 target = replace(target, problem=problem)
         return Function(name=name, framework="torch", target=target, shapes={})
 
-    def built(self, path: str, module: Any) -> tuple[str, str | None]:
-        """The expression that builds a module, and what is not known of it."""
+    def built(self, path: str, module: Any, names: Names) -> torch_.Build:
+        """How a script builds a module."""
         if self.model.import_as is None:
-            known = self._built.get(path)
-            if known is None:
-                known = self._built[path] = torch_.built(module, None)
-            return known
+            return torch_.built(module, None, names)
         whole = f"{self.model.import_as.partition(':')[2]}()"
-        return (f'{whole}.get_submodule("{path}")' if path else whole), None
+        return torch_.Build(f'{whole}.get_submodule("{path}")' if path else whole)

@@ -103,9 +103,14 @@ def _public(value: Any) -> tuple[str, str] | None:
 def _is_at(value: Any, module: str, qualname: str) -> bool:
     """Whether a name leads to an object, or to what wraps it, as capturing does."""
     found: Any = sys.modules.get(module)
-    for part in qualname.split("."):
-        found = getattr(found, part, None)
-    return found is not None and (found is value or getattr(found, "__wrapped__", None) is value)
+    try:
+        for part in qualname.split("."):
+            found = getattr(found, part, None)
+        wrapped = getattr(found, "__wrapped__", None)
+    except Exception:
+        # Some modules make what they are asked for, as `torch.classes` does, and fail.
+        return False
+    return found is not None and (found is value or wrapped is value)
 
 
 def _variable(function: Any) -> tuple[str, str] | None:

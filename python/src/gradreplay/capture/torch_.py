@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from .. import generators
@@ -17,6 +18,7 @@ from . import arguments, host
 from .arguments import Arguments, Names
 from .errors import CaptureError, tell
 from .host import Taken
+from .imports import Imported
 from .provenance import rank
 from .record import Function, Record
 from .scripts import RESTORE, Lines, indented, results, script
@@ -44,7 +46,8 @@ class Call:
         """Captures the inputs; returns the arrays to call the function with."""
         torch: Any = importlib.import_module("torch")
         parameters = module.parameters(self.given.names) if module else {}
-        arrays = {**self.given.arrays, **parameters}
+        options = module.build.arrays if module else {}
+        arrays = {**self.given.arrays, **options, **parameters}
         check(torch, arrays)
         kind = device(arrays).partition(":")[0]
         cast = autocast(torch, kind)
@@ -53,7 +56,7 @@ class Call:
             function=self.function,
             names=self.given.names,
             text=self.given.text,
-            imports=self.given.imports,
+            imports=self.given.imports.joined(module.build.imports if module else Imported()),
             inputs=host.inputs(arrays, self.given.numbers, share=self.shares_memory),
             differentiated=tuple(
                 name for name, value in arrays.items() if self._is_wanted(torch, value)
@@ -165,14 +168,24 @@ class Call:
         tell(error, strict=False)
 
 
-class Module:
-    """A module whose parameters are inputs, and the statement that builds it anew."""
+@dataclass(frozen=True)
+class Build:
+    """How a script builds a module."""
 
-    def __init__(self, module: Any, build: str, problem: str | None) -> None:
+    expression: str
+    # What a user has to mend in it.
+    problem: str | None = None
+    imports: Imported = Imported()
+    # The tensors in it, by the names of inputs.
+    arrays: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Module:
+    """A module whose parameters are inputs, and how a script builds it."""
+
+    def __init__(self, module: Any, build: Build) -> None:
         self.module = module
         self.build = build
-        # What a user has to mend in the statement.
-        self.problem = problem
         # By their names in the module.
         self.names: dict[str, str] = {}
 
@@ -184,7 +197,7 @@ class Module:
 
     def variant(self) -> str:
         """What of the module a script depends on."""
-        return repr((self.build, self.names, self.module.training))
+        return repr((self.build.expression, self.names, self.module.training))
 
     def call(self, forward: Callable[..., Any], arrays: Mapping[str, Any], given: Arguments) -> Any:
         """Runs the module with `arrays` in the place of its parameters."""
@@ -196,31 +209,41 @@ class Module:
             return forward(*args, **kwargs)
 
 
-def built(module: Any, import_as: str | None) -> tuple[str, str | None]:
-    """The expression that builds a module like this one, and what is not known of it."""
+def built(module: Any, import_as: str | None, names: Names) -> Build:
+    """How a script builds a module like this one; its inputs have `names`."""
     if import_as is not None:
-        return f"{import_as.partition(':')[2]}()", None
+        return Build(f"{import_as.partition(':')[2]}()")
     kind = type(module)
+    options = arguments.Options(names)
     texts: list[str] = []
+    unknown: list[str] = []
     for name, parameter in list(signature(kind.__init__).parameters.items())[1:]:
         if parameter.kind is parameter.VAR_POSITIONAL and next(module.children(), None) is not None:
-            return f"{kind.__qualname__}()", f"`{name}` of {kind.__qualname__} is not known"
+            return Build(f"{kind.__qualname__}()", f"`{name}` of {kind.__qualname__} is not known")
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD) or name in (
             "device",
             "dtype",
         ):
             continue
-        value = getattr(module, name, parameter.default)
-        if name == "bias" and not isinstance(value, bool):
-            value = value is not None
-        if isinstance(value, (bool, int, float, str, tuple, type(None))):
-            texts.append(f"{name}={value!r}")
-        elif parameter.default is parameter.empty:
-            return (
-                f"{kind.__qualname__}({', '.join(texts)})",
-                f"`{name}` of {kind.__qualname__} is not known",
-            )
-    return f"{kind.__qualname__}({', '.join(texts)})", None
+        value = _option(module, name, parameter.default)
+        text = None if value is parameter.empty else options.write(value, name)
+        if text is not None:
+            texts.append(f"{name}={text}")
+        elif value is not parameter.default or parameter.default is parameter.empty:
+            unknown.append(f"`{name}`")
+    problem = f"{' and '.join(unknown)} of {kind.__qualname__} is not known" if unknown else None
+    expression = f"{kind.__qualname__}({', '.join(texts)})"
+    return Build(expression, problem, options.imports(), options.arrays)
+
+
+def _option(module: Any, name: str, default: Any) -> Any:
+    """What a module was told for a parameter of its class: its attribute of this name, or the default."""
+    value = getattr(module, name, default)
+    if name == "bias" and not isinstance(value, bool):
+        return value is not None
+    is_own_method = getattr(value, "__self__", None) is module
+    is_state = value is not None and (name in module._parameters or name in module._buffers)
+    return default if is_own_method or is_state else value
 
 
 def check(torch: Any, arrays: Mapping[str, Any]) -> None:
@@ -285,7 +308,7 @@ def script_lines(record: Record, module: Module | None, cast: str) -> Lines:
         call = f"result = {target.expression}({record.text})"
     else:
         own = ", ".join(f'"{name}": {given}' for name, given in module.names.items())
-        body.append(f"module = {module.build}.train({module.module.training})")
+        body.append(f"module = {module.build.expression}.train({module.module.training})")
         body.append(f"parameters = {{{own}}}")
         body.append(
             "call = lambda *args, **kwargs: functional_call(module, parameters, args, kwargs)"
