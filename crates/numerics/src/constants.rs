@@ -44,6 +44,9 @@ pub const ERROR_RATIO_BEYOND_NOISE: f64 = 2.0;
 /// last place is a loss.
 pub const ERROR_RATIO_WITHIN_NOISE: f64 = 16.0;
 
+/// Standard deviations that chance does not reach: one time in 16,000.
+pub const CHANCE_DEVIATIONS: f64 = 4.0;
+
 /// The share of the elements other than zero for a loss of accuracy without a shadow. Ties move fewer.
 pub const LOST_SHARE: f64 = 0.25;
 

@@ -78,6 +78,18 @@ fn sum_squares(view: &TensorView, range: Range<usize>) -> Squares {
     squares
 }
 
+/// The elements of `view` other than zero, NaN included.
+pub fn count_nonzero(view: &TensorView) -> u64 {
+    let mut values = [0.0; BLOCK];
+    let mut count = 0;
+    for first in (0..view.len()).step_by(BLOCK) {
+        let values = &mut values[..BLOCK.min(view.len() - first)];
+        view.read(first, values);
+        count += values.iter().filter(|value| **value != 0.0).count() as u64;
+    }
+    count
+}
+
 /// Half a unit in the last place of `view`, relative, in L2, over finite elements: the most by which rounding it once to
 /// nearest errs.
 pub fn relative_half_unit(view: &TensorView) -> f64 {

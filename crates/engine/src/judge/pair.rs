@@ -21,7 +21,7 @@ use replay_numerics::compare::{
 };
 use replay_numerics::constants::{ERROR_RATIO_BEYOND_NOISE, ERROR_RATIO_WITHIN_NOISE};
 use replay_numerics::drift::find_drift;
-use replay_numerics::measure::{relative_half_unit, ulp};
+use replay_numerics::measure::{count_nonzero, relative_half_unit, ulp};
 use replay_numerics::noise::{NoiseRef, Spread};
 use replay_numerics::oracle::{Accuracy, against_oracle, measure_accuracies};
 use replay_numerics::shadow::{Errors, ShadowChange, Shadows, error_without_ties};
@@ -187,6 +187,7 @@ impl Pair<'_> {
             base_rounding: self.rounding(name),
             got_rounding: self.got.measured.noise_summary(name).relative_l2,
             half_unit: 0.0,
+            elements: None,
             shadow,
             errors,
             lost_share: None,
@@ -207,7 +208,11 @@ impl Pair<'_> {
         known: Evidence,
     ) -> Result<Evidence, ReplayError> {
         let known = if known.asks_for_half_unit() {
-            Evidence { half_unit: relative_half_unit(&self.base_view), ..known }
+            Evidence {
+                half_unit: relative_half_unit(&self.base_view),
+                elements: Some(count_nonzero(&self.base_view)),
+                ..known
+            }
         } else {
             known
         };

@@ -12,7 +12,8 @@ use super::Verdict;
 use replay_base::tensor::DType;
 use replay_numerics::compare::{Agreement, Unexplained};
 use replay_numerics::constants::{
-    ERROR_RATIO_BEYOND_NOISE, ERROR_RATIO_WITHIN_NOISE, LOST_SHARE, NARROW_ROUNDING,
+    CHANCE_DEVIATIONS, ERROR_RATIO_BEYOND_NOISE, ERROR_RATIO_WITHIN_NOISE, LOST_SHARE,
+    NARROW_ROUNDING,
 };
 use replay_numerics::drift::Drift;
 use replay_numerics::measure::ulp;
@@ -236,6 +237,8 @@ pub(super) struct Evidence {
     pub(super) got_rounding: f64,
     /// Half a unit in the last place of the trusted output, where [`Evidence::asks_for_half_unit`].
     pub(super) half_unit: f64,
+    /// The elements of the trusted output that are not zero, where [`Evidence::asks_for_half_unit`].
+    pub(super) elements: Option<u64>,
     /// The shadows, where both sides have a meaningful one.
     pub(super) shadow: Option<ShadowEvidence>,
     /// The errors around the truth, where one is known.
@@ -633,9 +636,18 @@ impl Evidence {
         let least_loss =
             NARROW_ROUNDING.max(self.half_unit).max(ERROR_RATIO_BEYOND_NOISE * before.error);
         let inner_rounding = before.rounding - 2.0 * self.half_unit;
+        let is_beyond_rounding = after.error > ERROR_RATIO_BEYOND_NOISE * inner_rounding
+            && after.error > self.ratio_by_chance() * before.error;
         after.error > least_loss
-            && (after.error > ERROR_RATIO_BEYOND_NOISE * inner_rounding
-                || self.is_coarser(after.rounding, before.rounding))
+            && (is_beyond_rounding || self.is_coarser(after.rounding, before.rounding))
+    }
+
+    /// The ratio that errors of equal roundings in so few elements may have by chance; 1 in the limit of many elements.
+    ///
+    /// The logarithm of the ratio of two root mean squares of `n` normal numbers each has a standard deviation of about
+    /// `1 / sqrt(n)` (half of Fisher's z, R. A. Fisher, *Statistical Methods for Research Workers*, section 41).
+    fn ratio_by_chance(&self) -> f64 {
+        self.elements.map_or(1.0, |elements| (CHANCE_DEVIATIONS / (elements as f64).sqrt()).exp())
     }
 
     fn unit_roundoff(&self) -> f64 {

@@ -16,6 +16,7 @@ fn within_noise() -> Evidence {
         base_rounding: ROUNDING,
         got_rounding: ROUNDING,
         half_unit: 0.0,
+        elements: None,
         shadow: Some(shadow(0, 0)),
         errors: Some(errors(ROUNDING, ROUNDING)),
         lost_share: None,
@@ -388,6 +389,7 @@ fn in_bfloat16(base: f64, got: f64, got_rounding: f64) -> Evidence {
         base_rounding: 0.0058,
         got_rounding,
         half_unit: 0.0029,
+        elements: Some(4096),
         errors: Some(errors(base, got)),
         ..within_noise()
     }
@@ -416,6 +418,18 @@ fn an_error_that_no_single_rounding_reaches_is_a_loss_within_the_noise_of_the_ot
             assert_eq!(story.finding(), Some(Finding::MoreAccurate));
         }
     }
+}
+
+#[test]
+fn a_few_elements_that_were_rounded_luckily_convict_nobody() {
+    let noisy = Evidence { base_rounding: 0.0068, ..in_bfloat16(0.0026, 0.0065, 0.0068) };
+    let few = Evidence { elements: Some(4), ..noisy.clone() };
+    assert_eq!(tell_story(&few).verdict(), Verdict::Equivalent);
+    assert_eq!(tell_story(&noisy), Story::Imprecise(ImpreciseBy::SameShadow));
+    let back = Evidence { errors: Some(errors(0.0065, 0.0026)), ..few.clone() };
+    assert_eq!(tell_story(&back).finding(), Some(Finding::AsAccurate));
+    let coarse = Evidence { got_rounding: 0.41, ..few };
+    assert_eq!(tell_story(&coarse), Story::Imprecise(ImpreciseBy::SameShadow), "noise tells");
 }
 
 #[test]
