@@ -518,3 +518,17 @@ def test_the_drafted_script_of_a_module_computes_with_its_options() -> None:
     assert "accumulated=torch.float64" in script
     assert array("fixtures/step0/inputs.safetensors", "weight").tolist() == [1.0, 2.0]
     assert array("fixtures/step0/expected.safetensors", "loss").tolist() == result.tolist()
+
+
+def test_a_gradient_of_several_outputs_is_held_against_all_of_them() -> None:
+    experts = capture.function(
+        lambda x: (x.square(), x.sum()), name="f", import_as="losses:experts"
+    )
+    x = torch.ones(3, requires_grad=True)
+    with capture.step("fixtures/step{step}", step=0, when=capture.first(1), strict=True):
+        y, aux = experts(x)
+        (y.sum() + 0.5 * aux).backward()
+    capture.flush()
+    harness = Path("fixtures/harness-f/replay.toml").read_text()
+    assert 'of = ["out_0", "out_1"]' in harness
+    assert 'upstream = ["grad_out_0", "grad_out_1"]' in harness

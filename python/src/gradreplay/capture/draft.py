@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,8 +42,9 @@ class Output:
     dtype: str
     shape: Shape
     gradient_of: str | None = None
-    of: str | None = None
-    upstream: str | None = None
+    # The outputs into which gradients flow, and the upstream gradients by which they do.
+    of: tuple[str, ...] = ()
+    upstream: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -171,11 +172,16 @@ def toml(plan: Plan, home: Path) -> str:
     for output in plan.outputs:
         lines += ["", f"[outputs.{output.name}]", f"dtype = {text(output.dtype)}"]
         lines.append(f"shape = {_shape(output.shape)}")
-        for key in ("gradient_of", "of", "upstream"):
-            value = getattr(output, key)
-            if value is not None:
-                lines.append(f"{key} = {text(value)}")
+        if output.gradient_of is not None:
+            lines.append(f"gradient_of = {text(output.gradient_of)}")
+        for key, names in (("of", output.of), ("upstream", output.upstream)):
+            if names:
+                lines.append(f"{key} = {_one_or_list(names)}")
     return "\n".join(lines) + "\n"
+
+
+def _one_or_list(names: Sequence[str]) -> str:
+    return text(names[0]) if len(names) == 1 else f"[{', '.join(map(text, names))}]"
 
 
 def _shape(shape: Shape) -> str:

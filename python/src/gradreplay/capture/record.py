@@ -198,11 +198,9 @@ class Record:
         for name in self.returned_gradients():
             wrt = self.inputs[name]
             output = Output(self.gradient_names[name], wrt.dtype, results.shapes[name])
-            if len(flowing) == 1 and wrt.is_float:
-                of = flowing[0]
-                output = Output(
-                    output.name, output.dtype, output.shape, name, of, self.upstream_names[of]
-                )
+            if wrt.is_float:
+                upstream = tuple(self.upstream_names[of] for of in flowing)
+                output = replace(output, gradient_of=name, of=tuple(flowing), upstream=upstream)
             gradients.append(output)
         return (*plain, *gradients)
 
