@@ -181,6 +181,58 @@ def test_casts_to_float32_are_widened_in_a_twin(project: Project, servers: list[
     np.testing.assert_allclose(slope, (wide.array("dx") * step).sum(), rtol=1e-7)
 
 
+def test_kernels_of_pallas_are_wide_in_a_twin(project: Project, servers: list[Server]) -> None:
+    tree = project.tree(
+        model="""
+        import jax
+        import jax.numpy as jnp
+        from jax.experimental import pallas as pl
+        from jax.experimental.pallas import tpu as pltpu
+
+        def kernel(x_ref, y_ref, rstd_ref, sum_ref):
+            x = x_ref[...].astype(jnp.float32)
+            sum_ref[...] = jnp.sum(x * x, axis=-1, keepdims=True)
+            rstd = jax.lax.rsqrt(sum_ref[...] / x.shape[-1] + 1e-5)
+            rstd_ref[...] = rstd
+            y_ref[...] = x * rstd
+
+        def norm(x):
+            block = pl.BlockSpec((2, 5), lambda i: (i, 0))
+            return pl.pallas_call(
+                kernel,
+                grid=(2,),
+                in_specs=[block],
+                out_specs=[block, pl.BlockSpec((2, 1), lambda i: (i, 0))],
+                out_shape=[
+                    jax.ShapeDtypeStruct(x.shape, x.dtype),
+                    jax.ShapeDtypeStruct((4, 1), jnp.float32),
+                ],
+                scratch_shapes=[pltpu.VMEM((2, 1), jnp.float32)],
+                interpret=True,
+            )(x)
+        """
+    )
+    project.write_program(
+        """
+        def step(x):
+            import jax
+            from model import norm
+            y, rstd = jax.jit(norm)(x)
+            return {"y": y, "rstd": rstd}
+        """,
+        options=OPTIONS,
+    )
+    servers.append(Server(project, "jax"))
+    x = np.cos(np.arange(20.0)).reshape(4, 5)
+    rstd = 1 / np.sqrt((x * x).mean(axis=-1, keepdims=True) + 1e-5)
+    wide = servers[0].run(project.inputs(x=x), tree, precision="float64")
+    np.testing.assert_allclose(wide.array("rstd"), rstd, rtol=1e-14, err_msg=wide.stderr)
+    np.testing.assert_allclose(wide.array("y"), x * rstd, rtol=1e-14)
+    native = servers[0].run(project.inputs(x=x.astype(np.float32)), tree)
+    assert native.array("rstd").dtype == np.float32
+    np.testing.assert_allclose(native.array("y"), x * rstd, rtol=1e-5)
+
+
 def test_rounding_to_integers_passes_numbers_where_that_is_asked_for(
     project: Project, servers: list[Server]
 ) -> None:

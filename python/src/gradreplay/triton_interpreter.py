@@ -8,18 +8,16 @@ refuses, misses or miscomputes these. All changes stay for the rest of the proce
 from __future__ import annotations
 
 import importlib
-import importlib.abc
-import importlib.machinery
 import os
 import sys
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from . import triton_bfloat16, triton_device, triton_libdevice
+from . import loading, triton_bfloat16, triton_device, triton_libdevice
 from .faults import Blame, Place
 
 _INTERPRETER = "triton.runtime.interpreter"
@@ -56,39 +54,7 @@ def complete(place: Place, device: str) -> None:
 
 def when_loaded(change: Callable[[Any], None]) -> None:
     """Calls `change` with the interpreter's module, now or when it is imported."""
-    loaded = sys.modules.get(_INTERPRETER)
-    if loaded is not None:
-        change(loaded)
-        return
-    finder = next((finder for finder in sys.meta_path if isinstance(finder, _Finder)), None)
-    if finder is None:
-        finder = _Finder()
-        sys.meta_path.insert(0, finder)
-    finder.changes.append(change)
-
-
-class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the interpreter as others do, and changes it once it is loaded."""
-
-    def __init__(self) -> None:
-        self.changes: list[Callable[[Any], None]] = []
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if name != _INTERPRETER:
-            return None
-        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
-        if spec is not None and spec.loader is not None:
-            load = spec.loader.exec_module
-
-            def exec_module(module: ModuleType) -> None:
-                load(module)
-                for change in self.changes:
-                    change(module)
-
-            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
+    loading.when_loaded(_INTERPRETER, change)
 
 
 def complete_module(interpreter: Any, place: Place, device: str) -> None:

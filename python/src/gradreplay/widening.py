@@ -12,12 +12,14 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from . import triton_widening
 from .fake_quantisation import is_fake_quantisation, quantise
+from .loading import when_loaded
 from .patches import replaced
 from .signatures import signature
 from .tensors import Framework
@@ -307,7 +309,29 @@ def _jax_widened() -> Iterator[None]:
             for module in (jax.random, core):
                 if getattr(module, name, None) is draw:
                     patches.enter_context(replaced(module, name, wrapped))
+        # Its import takes a second, so that only code that uses it pays.
+        when_loaded("jax._src.pallas.core", lambda module: _widen_pallas(module, patches, wider))
         yield
+
+
+def _widen_pallas(core: Any, patches: ExitStack, wider: Callable[[Any], Any]) -> None:
+    """Results and scratch memory of Pallas kernels have the format that the kernels compute in."""
+
+    def widen(aval: Any) -> Any:
+        return aval.update(dtype=wider(aval.dtype)) if hasattr(aval, "dtype") else aval
+
+    def bound(function: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda out_shape: widen(function(out_shape))
+
+    def referenced(function: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda ref: function(replace(ref, inner_aval=widen(ref.inner_aval)))
+
+    shaped = getattr(core, "_convert_out_shape_to_aval", None)
+    if shaped is not None:
+        patches.enter_context(replaced(core, "_convert_out_shape_to_aval", bound(shaped)))
+    kind: Any = getattr(core, "MemoryRef", None)
+    if hasattr(kind, "get_ref_aval"):
+        patches.enter_context(replaced(kind, "get_ref_aval", referenced(kind.get_ref_aval)))
 
 
 # Functions of `jax.random` that draw floats: others in float64 than in float32.
