@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .fixtures import Fixture, load_fixture, save_fixture
     from .generators import restore_random
     from .notes import note
-    from .structures import children, instance, tree_node
+    from .structures import children, instance, refuse_unnamed, tree_node
     from .tensors import TensorError
 
 __all__ = [
@@ -54,6 +54,7 @@ __all__ = [
     "log",
     "main",
     "note",
+    "refuse_unnamed",
     "replay",
     "restore_random",
     "save_fixture",
@@ -84,7 +85,7 @@ _MODULES = {
     "fixtures": ("Fixture", "load_fixture", "save_fixture"),
     "generators": ("restore_random",),
     "notes": ("note",),
-    "structures": ("children", "instance", "tree_node"),
+    "structures": ("children", "instance", "refuse_unnamed", "tree_node"),
     "tensors": ("TensorError",),
 }
 

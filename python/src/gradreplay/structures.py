@@ -1,10 +1,12 @@
-"""Objects of a revision's classes, as drafted harnesses make them for a call."""
+"""What drafted harnesses need for a call: objects of a class of the revision, and refusals."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
+
+from .faults import Blame
 
 _T = TypeVar("_T")
 
@@ -36,3 +38,12 @@ def children(node: Any) -> list[Any]:
     tree: Any = importlib.import_module("jax.tree_util")
     found: list[Any] = tree.tree_leaves(node, is_leaf=lambda value: value is not node)
     return found
+
+
+def refuse_unnamed() -> NoReturn:
+    """Ends the replay of a call that had not returned when it was captured, and returns now."""
+    raise Blame(
+        "program",
+        "the captured call had not returned, so that the harness names no outputs; here it returns",
+        "capture a call that returns, which drafts the outputs, or name them in replay.toml and in `results`",
+    )

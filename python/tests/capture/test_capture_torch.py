@@ -13,11 +13,13 @@ import numpy as np
 import pytest
 from written import array, header, inspect, names
 
+import gradreplay
 from gradreplay import capture, tensors
 from gradreplay.capture import host
 from gradreplay.capture.arguments import Names
 from gradreplay.capture.target import find
 from gradreplay.capture.torch_ import built
+from gradreplay.faults import Blame
 
 torch = pytest.importorskip("torch")
 
@@ -532,3 +534,22 @@ def test_a_gradient_of_several_outputs_is_held_against_all_of_them() -> None:
     harness = Path("fixtures/harness-f/replay.toml").read_text()
     assert 'of = ["out_0", "out_1"]' in harness
     assert 'upstream = ["grad_out_0", "grad_out_1"]' in harness
+
+
+def test_the_script_of_a_call_that_did_not_return_says_that_its_outputs_are_unnamed() -> None:
+    def ends(x: Any) -> Any:
+        raise ZeroDivisionError
+
+    captured = capture.function(ends, name="f", import_as="losses:ends")
+    with (
+        pytest.raises(ZeroDivisionError),
+        capture.step("fixtures/step{step}", step=0, when=capture.first(1)),
+    ):
+        captured(torch.ones(2))
+    capture.flush()
+    script = Path("fixtures/harness-f/replay_step.py").read_text()
+    assert "replay.refuse_unnamed()" in script
+    with pytest.raises(Blame) as told:
+        gradreplay.refuse_unnamed()
+    assert told.value.party == "program"
+    assert "capture a call that returns" in str(told.value.hint)

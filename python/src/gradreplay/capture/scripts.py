@@ -76,6 +76,9 @@ def indented(line: str) -> str:
 
 def results(record: Record) -> Iterable[str]:
     """The lines that gather the outputs from `result`."""
+    if record.outputs is None:
+        yield "# Name what the function returns, here and in replay.toml, in the place of this line."
+        yield "replay.refuse_unnamed()"
     yield "results = {"
     for name, text in record.result_texts.items():
         yield f'    "{name}": {text},'
