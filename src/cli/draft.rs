@@ -7,6 +7,7 @@ mod build_standard;
 mod measured_shapes;
 mod pairs;
 mod shape_search;
+mod size_orders;
 mod tensor_calls;
 mod tensor_probe;
 mod text_literals;
@@ -29,6 +30,7 @@ pub use measured_shapes::{ShapeProbe, choose_size_sets, choose_usual_sizes};
 use pairs::{PairFit, fit_pair};
 pub use pairs::{are_passes_of_one, is_backward};
 pub use shape_search::{Attempt, ShapeFault, find_supposition, split_words};
+pub use size_orders::{SizeOrder, list_size_orders};
 pub use tensor_calls::takes_tensors;
 pub use tied_sizes::{TiedSizes, tie_sizes};
 pub use types::TypeNames;
@@ -60,6 +62,8 @@ pub struct Draft {
     calls_with_tensors: bool,
     /// Whether a kernel is called with a grid that nothing tells.
     guesses_grids: bool,
+    /// The order of two sizes that replays showed to be needed.
+    size_order: Option<SizeOrder>,
 }
 
 /// How the sources of a draft are compiled.
@@ -530,6 +534,12 @@ impl Draft {
         let sizes = self.sizes_by_number();
         if !sizes.is_empty() {
             let _ = writeln!(text, "sizes = {sizes:?}");
+        }
+        if let Some(SizeOrder { smaller, larger }) = &self.size_order {
+            let _ = writeln!(
+                text,
+                "{MARK}: {smaller} <= {larger} is assumed: rows overlap where {smaller} is larger"
+            );
         }
         if !self.setup.is_empty() {
             let _ = writeln!(text, "setup = {:?}", self.setup.join(" "));

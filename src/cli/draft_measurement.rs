@@ -14,8 +14,9 @@ use ::replay::report::describe_failure;
 use ::replay::trial::{Failure, Lab, Status, TensorReach, Trial};
 
 use super::draft::{
-    Attempt, BuildMacro, Draft, DraftedBuild, OutputTrait, ShapeFault, ShapeProbe, TiedSizes,
-    choose_size_sets, find_number_macros, find_supposition, quote_toml, split_words, tie_sizes,
+    Attempt, BuildMacro, Draft, DraftedBuild, OutputTrait, ShapeFault, ShapeProbe, SizeOrder,
+    TiedSizes, choose_size_sets, find_number_macros, find_supposition, list_size_orders,
+    quote_toml, split_words, tie_sizes,
 };
 use super::error::{CliResult, ErrorContext};
 use super::progress::Progress;
@@ -45,6 +46,9 @@ const TOO_MANY_SIZES: &str = "it has too many sizes";
 /// With so many replays a product of sizes is told from others.
 const ENOUGH: usize = 2;
 
+/// So many orders of two sizes are tried where threads meet.
+const MOST_ORDERS: usize = 4;
+
 /// What replays told of the tensors of a draft.
 pub enum DraftMeasurement {
     /// The draft has their shapes now.
@@ -67,6 +71,20 @@ enum ProbeTrial {
     Ready(Box<Trial>),
     /// There are no inputs of these sizes.
     NoInputs(RandomInputsError),
+}
+
+/// What replays with several sets of sizes show.
+#[derive(Default)]
+struct ProbedShapes {
+    probes: Vec<ShapeProbe>,
+    /// The tensors that were read where nobody had written.
+    unset_tensors: BTreeSet<String>,
+    /// Whether two threads met at one element.
+    has_race: bool,
+    /// The order of two sizes without which rows overlap.
+    size_order: Option<SizeOrder>,
+    /// Why the first replay that failed did.
+    first_reason: Option<String>,
 }
 
 /// A draft with its trial on random inputs of `sizes`.
@@ -117,30 +135,9 @@ pub fn measure_draft(
     };
     let roomy_draft = draft.with_room(ROOM);
     draft.take_tied_sizes(&tied);
-    let mut probes = Vec::new();
-    let mut unset_tensors = BTreeSet::new();
-    let mut has_race = false;
-    let mut first_reason = None;
-    for sizes in choose_size_sets(&tied.names(), tied.usual) {
-        let random_sizes = RandomSizes::from_sizes(tied.expand(&sizes, ROOM));
-        match probe_folder.measure_reach(&roomy_draft, &random_sizes)? {
-            TensorReach::Measured { elements, unset, has_race: races } => {
-                probes.push(ShapeProbe { sizes: tied.add_following(&sizes), reach: elements });
-                unset_tensors.extend(unset);
-                has_race |= races;
-            }
-            TensorReach::Fault { reason } => {
-                first_reason.get_or_insert(reason);
-            }
-            TensorReach::Not { reason } => {
-                first_reason.get_or_insert(reason);
-                break;
-            }
-        }
-        if probes.len() == ENOUGH {
-            break;
-        }
-    }
+    let ProbedShapes { probes, unset_tensors, has_race, size_order, first_reason } =
+        probe_folder.probe_shapes(&roomy_draft, &tied)?;
+    draft.take_size_order(size_order);
     let Some(first_probe) = probes.first() else {
         let reason = first_reason.unwrap_or_else(|| TOO_MANY_SIZES.to_owned());
         return Ok(DraftMeasurement::Not { reason });
@@ -176,8 +173,7 @@ pub fn measure_draft(
         return Ok(DraftMeasurement::Not { reason });
     }
     *draft = tried.draft;
-    let unset = unset_tensors.into_iter().map(|name| (name, OutputTrait::ReadBefore));
-    let mut traits: Vec<(String, OutputTrait)> = unset.collect();
+    let mut traits = list_read_before(&unset_tensors);
     traits.extend(list_output_traits(&tried.trial)?);
     draft.add_output_traits(&traits);
     Ok(DraftMeasurement::Measured { sizes: tried.sizes })
@@ -259,6 +255,82 @@ impl ProbeFolder<'_> {
             words.extend(lines.flat_map(split_words).map(str::to_owned));
         }
         ShapeFault { reason, place, words, macro_numbers }
+    }
+
+    /// Replays `roomy_draft` with sets of sizes of their own for those that are `tied`, until there are enough replays.
+    fn probe_shapes(&self, roomy_draft: &Draft, tied: &TiedSizes) -> CliResult<ProbedShapes> {
+        let measure = |sizes: &BTreeMap<String, usize>| {
+            self.measure_reach(roomy_draft, &RandomSizes::from_sizes(tied.expand(sizes, ROOM)))
+        };
+        let mut probed = ProbedShapes::default();
+        for mut sizes in choose_size_sets(&tied.names(), tied.usual) {
+            if let Some(order) = &probed.size_order {
+                sizes = order.arrange(sizes);
+            }
+            let mut reach = measure(&sizes)?;
+            if probed.size_order.is_none() {
+                probed.size_order = self.find_size_order(roomy_draft, tied, &sizes, &reach)?;
+                if let Some(order) = &probed.size_order {
+                    sizes = order.arrange(sizes);
+                    reach = measure(&sizes)?;
+                }
+            }
+            match reach {
+                TensorReach::Measured { elements, unset, has_race, .. } => {
+                    let sizes = tied.add_following(&sizes);
+                    probed.probes.push(ShapeProbe { sizes, reach: elements });
+                    probed.unset_tensors.extend(unset);
+                    probed.has_race |= has_race;
+                }
+                TensorReach::Fault { reason } => {
+                    probed.first_reason.get_or_insert(reason);
+                }
+                TensorReach::Not { reason } => {
+                    probed.first_reason.get_or_insert(reason);
+                    break;
+                }
+            }
+            if probed.probes.len() == ENOUGH {
+                break;
+            }
+        }
+        Ok(probed)
+    }
+
+    /// The order of two sizes without which blocks meet in rows that overlap, where `roomy_draft` with these `sizes` of those that are
+    /// `tied` has this `reach`; none where they do not meet, or meet in any order.
+    fn find_size_order(
+        &self,
+        roomy_draft: &Draft,
+        tied: &TiedSizes,
+        sizes: &BTreeMap<String, usize>,
+        reach: &TensorReach,
+    ) -> CliResult<Option<SizeOrder>> {
+        let TensorReach::Measured { elements, unset, .. } = reach else { return Ok(None) };
+        let mut orders = list_size_orders(sizes, elements);
+        orders.truncate(MOST_ORDERS);
+        if orders.is_empty() {
+            return Ok(None);
+        }
+        // What blocks make of numbers that nobody wrote may be alike in all of them.
+        let mut set_draft = roomy_draft.clone();
+        set_draft.add_output_traits(&list_read_before(unset));
+        let do_blocks_meet = |sizes: &BTreeMap<String, usize>| -> CliResult<Option<bool>> {
+            let sizes = RandomSizes::from_sizes(tied.expand(sizes, ROOM));
+            Ok(match self.measure_reach(&set_draft, &sizes)? {
+                TensorReach::Measured { has_block_race, .. } => Some(has_block_race),
+                TensorReach::Fault { .. } | TensorReach::Not { .. } => None,
+            })
+        };
+        if do_blocks_meet(sizes)? != Some(true) {
+            return Ok(None);
+        }
+        for order in orders {
+            if do_blocks_meet(&order.arrange(sizes.clone()))? == Some(false) {
+                return Ok(Some(order));
+            }
+        }
+        Ok(None)
     }
 
     /// How far a checked replay of `draft` touches the tensors, on random inputs of `sizes`.
@@ -345,6 +417,11 @@ impl ProbeFolder<'_> {
         let target = project.target(None)?;
         Ok(ProbeTrial::Ready(Box::new(self.lab.trial(&project.subject, &target.sources))))
     }
+}
+
+/// What the tensors that were read where nobody had written show.
+fn list_read_before(unset: &BTreeSet<String>) -> Vec<(String, OutputTrait)> {
+    unset.iter().map(|name| (name.clone(), OutputTrait::ReadBefore)).collect()
 }
 
 /// Those of `numbers` that are sizes of `draft`.

@@ -545,3 +545,51 @@ fn an_output_of_which_a_part_is_written_begins_as_zeros() {
     let replay = env.replay(&["fixtures/random"]);
     assert_eq!(replay.code, Some(0), "{}", replay.text());
 }
+
+/// Rows of `cols` numbers, `stride` numbers apart: each becomes exponents, divided by their sum.
+const PADDED_ROWS: &str = "
+__global__ void divided(float* rows, int stride, int cols)
+{
+    float* row = rows + blockIdx.x * stride;
+    float sum = 0;
+    for (int i = 0; i < cols; i++) sum += expf(row[i]);
+    __syncthreads();
+    for (int i = threadIdx.x; i < cols; i += blockDim.x) row[i] = expf(row[i]) / sum - (i == blockIdx.x);
+}
+void softmax(float* rows, int n, int stride, int cols) { divided<<<n, 64>>>(rows, stride, cols); }
+";
+
+#[test]
+fn columns_are_no_more_than_the_distance_of_rows_where_blocks_would_meet() {
+    let (env, text, harness) = drafted(PADDED_ROWS);
+    assert!(text.contains("wrote fixtures/random"), "{text}");
+    let assumed = "# EDIT: cols <= stride is assumed: rows overlap where cols is larger\n";
+    assert!(harness.contains(assumed), "{harness}");
+    insta::assert_snapshot!(shapes(&harness), @r#"outputs.rows: shape = ["n", "stride"] # EDIT; init = 0 # EDIT: what it holds before is read"#);
+    let run = env.replay(&["fixtures/random"]);
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    let (_, _, with_own_race) = drafted(&PADDED_ROWS.replace("__syncthreads();", ""));
+    assert!(with_own_race.contains(assumed), "{with_own_race}");
+}
+
+/// A sum in shared memory without a barrier: warps meet, with more than 32 columns.
+const UNORDERED_SUM: &str = "
+__global__ void sums(float* out, const float* in, int rows, int cols)
+{
+    __shared__ float sum;
+    if (threadIdx.x == 0) sum = 0;
+    __syncthreads();
+    for (int i = threadIdx.x; i < cols; i += blockDim.x) sum += in[blockIdx.x * cols + i];
+    __syncthreads();
+    if (threadIdx.x == 0) out[blockIdx.x] = sum;
+}
+void row_sums(float* out, const float* in, int rows, int cols) { sums<<<rows, 256>>>(out, in, rows, cols); }
+";
+
+#[test]
+fn no_order_of_sizes_hides_a_race() {
+    let (env, _, harness) = drafted(UNORDERED_SUM);
+    assert!(!harness.contains("is assumed"), "{harness}");
+    let run = env.replay(&["fixtures/random"]);
+    assert!(run.text().contains("race"), "{}", run.text());
+}

@@ -8,7 +8,7 @@ use ::replay::tensor::DType;
 use super::tensor_probe::{name_dimension, name_extents, name_type};
 use super::tied_sizes::TiedSizes;
 use super::types::find_dtype_by_torch_number;
-use super::{Draft, DraftedCall, DraftedTensor, OutputTrait, ShapeDoubt};
+use super::{Draft, DraftedCall, DraftedTensor, OutputTrait, ShapeDoubt, SizeOrder};
 
 /// What stands in a call for a result that is no output.
 const IGNORED_RESULT: &str = "_";
@@ -65,13 +65,13 @@ const NUMBERS: [usize; 7] = [1, 2, 3, 4, 6, 8, 16];
 
 /// A possible shape: some sizes, and perhaps a number in front of the last, or of the pair of one twice.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct ShapeCandidate<'n> {
+pub(super) struct ShapeCandidate<'n> {
     names: Vec<&'n str>,
     number: usize,
 }
 
 impl ShapeCandidate<'_> {
-    fn elements(&self, sizes: &BTreeMap<String, usize>) -> usize {
+    pub(super) fn elements(&self, sizes: &BTreeMap<String, usize>) -> usize {
         let numbers = self.names.iter().map(|name| sizes.get(*name).copied().unwrap_or(1));
         // Eight sizes twice are more than a number holds, and no tensor has so many elements.
         numbers.fold(self.number, usize::saturating_mul)
@@ -102,7 +102,7 @@ impl ShapeCandidate<'_> {
     }
 }
 
-fn list_candidates(names: &[String]) -> Vec<ShapeCandidate<'_>> {
+pub(super) fn list_candidates(names: &[String]) -> Vec<ShapeCandidate<'_>> {
     let mut candidates = Vec::new();
     for choice in 0..(MOST_TIMES + 1).pow(names.len() as u32) {
         let mut chosen = Vec::new();
@@ -219,6 +219,11 @@ impl Draft {
     pub fn parameter_sizes(&self) -> TiedSizes {
         let groups = self.sizes.iter().map(|size| vec![size.clone()]).collect();
         TiedSizes { groups, usual: SMALL, ..TiedSizes::default() }
+    }
+
+    /// Takes in the order of two sizes that replays showed to be needed.
+    pub fn take_size_order(&mut self, order: Option<SizeOrder>) {
+        self.size_order = order;
     }
 
     /// Whether a kernel is called with a grid that nothing tells.

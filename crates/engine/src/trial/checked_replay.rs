@@ -88,6 +88,8 @@ pub enum TensorReach {
         unset: BTreeSet<String>,
         /// Whether two threads touched an element without an order.
         has_race: bool,
+        /// Whether threads of two blocks did.
+        has_block_race: bool,
     },
     /// A fault ended the replay, which other sizes may not have.
     Fault { reason: String },
@@ -186,11 +188,18 @@ impl Trial {
                     Some((touched.memory, touched.bytes as usize / dtype.size()))
                 });
                 let findings = run.findings.found;
-                let has_race = findings.iter().any(|finding| finding.kind == FoundKind::Race);
+                let races = findings.iter().filter(|finding| finding.kind == FoundKind::Race);
+                let has_race = races.clone().next().is_some();
+                let has_block_race = races.clone().any(is_between_blocks);
                 let findings = findings.into_iter();
                 let unset = findings.filter(|finding| finding.kind == FoundKind::Unwritten);
                 let unset = unset.map(|finding| finding.memory).collect();
-                Ok(TensorReach::Measured { elements: touched.collect(), unset, has_race })
+                Ok(TensorReach::Measured {
+                    elements: touched.collect(),
+                    unset,
+                    has_race,
+                    has_block_race,
+                })
             }
             Ending::Fault(fault) => {
                 Ok(TensorReach::Fault { reason: format!("{}: {}", fault.what, fault.detail) })
@@ -262,6 +271,11 @@ fn ends_the_call(failure: &Failure) -> bool {
             | Failure::Timeout { .. }
             | Failure::Memory { .. }
     )
+}
+
+/// Whether the accesses of a race are of two blocks.
+fn is_between_blocks(race: &AccessFinding) -> bool {
+    race.first.as_ref().is_some_and(|first| first.block != race.second.block)
 }
 
 fn is_of_undefined_lane(finding: &AccessFinding) -> bool {
