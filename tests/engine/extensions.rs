@@ -134,6 +134,48 @@ fn a_launcher_finishes_its_gradient_with_operators_of_pytorch() {
 }
 
 #[test]
+fn elements_are_chosen_ordered_and_moved_as_pytorch_does() {
+    let x = numbers(ROWS * COLUMNS, 1);
+    let made = |call: &str| {
+        let harness = format!(
+            "call = \"\"\"at::Tensor t = x;\n{call}\"\"\"\n\
+             [inputs.x]\ndtype = \"f32\"\nshape = [\"rows\", \"columns\"]\n\
+             [outputs.y]\ndtype = \"f32\"\nshape = [\"rows\", \"columns\"]\n"
+        );
+        let tensors: [Tensor; 1] = [("x", &x, &[ROWS, COLUMNS])];
+        let run = Public::new("tensor_sums", &harness, &tensors).run(Precision::Native);
+        elements(&run, "y", ROWS * COLUMNS)
+    };
+    let wanted: Vec<f32> = x.iter().map(|x| if *x > 0.5 { -1.0 } else { x.exp() }).collect();
+    let masked = made("y = torch::where(t > 0.5, -1, t.exp());");
+    assert_close(&masked, &widened(wanted), 1e-6, "where");
+    let strided = "at::Tensor s = torch::transpose(t, 0, 1).contiguous();\n\
+                   s.t().masked_fill_(t.abs().lt(0.25), 2);\ny = s.t();";
+    let wanted = x.iter().map(|x| if x.abs() < 0.25 { 2.0 } else { *x }).collect();
+    assert_close(&made(strided), &widened(wanted), 0.0, "masked_fill_ of a strided tensor");
+    let mut descending: Vec<f32> = Vec::new();
+    let mut sums: Vec<f32> = Vec::new();
+    for row in x.chunks(COLUMNS) {
+        let mut row = row.to_vec();
+        row.sort_by(|a, b| b.total_cmp(a));
+        descending.extend(&row);
+        sums.extend(row.iter().scan(0.0, |sum, x| {
+            *sum += x;
+            Some(*sum)
+        }));
+    }
+    let ordered = made("at::Tensor order = t.argsort(1, true);\ny = t.gather(1, order);");
+    assert_close(&ordered, &widened(descending), 0.0, "gather in order");
+    let summed =
+        made("auto sorted = torch::sort(t, -1, true);\ny = std::get<0>(sorted).cumsum(1);");
+    assert_close(&summed, &widened(sums), 1e-5, "cumsum");
+    let reversed = "at::Tensor backwards = torch::arange(5, -1, -1, torch::kInt);\n\
+                    y = torch::stack(t.index_select(0, backwards).unbind(0));";
+    let wanted = x.chunks(COLUMNS).rev().flatten().copied().collect();
+    assert_close(&made(reversed), &widened(wanted), 0.0, "rows in reverse");
+}
+
+#[test]
 fn an_operation_on_tensors_that_fails_names_the_line_that_calls_it() {
     let x = numbers(ROWS * COLUMNS, 1);
     let ended = |call: &str| {
@@ -154,6 +196,9 @@ fn an_operation_on_tensors_that_fails_names_the_line_that_calls_it() {
     insta::assert_snapshot!(call("t[6]"), @"host code stopped itself: select(): index 6 out of range for tensor of size [6, 40] at dimension 0 at call in replay.toml:4");
     insta::assert_snapshot!(call("t.mm(t)"), @"host code stopped itself: mat1 and mat2 shapes cannot be multiplied ([6, 40] and [6, 40]) at call in replay.toml:4");
     insta::assert_snapshot!(call("torch::cat({t, t[0]}, 1)"), @"host code stopped itself: Sizes of tensors must match except in dimension 1 at call in replay.toml:4");
+    insta::assert_snapshot!(call("t.masked_fill(t, 0)"), @"host code stopped itself: masked_fill_ only supports boolean masks, but got mask with dtype Float at call in replay.toml:4");
+    insta::assert_snapshot!(call("t.index_select(0, torch::arange(7))"), @"host code stopped itself: index_select(): index 6 is out of bounds for dimension with size 6 at call in replay.toml:4");
+    insta::assert_snapshot!(call("t.gather(0, torch::arange(6))"), @"host code stopped itself: gather(): Index tensor must have the same number of dimensions as input tensor at call in replay.toml:4");
     insta::assert_snapshot!(call("t.t()\n  .view({240})"), @"host code stopped itself: view size is not compatible with input tensor's size and stride (at least one dimension spans across two contiguous subspaces). Use .reshape(...) instead. at call in replay.toml:5");
 }
 

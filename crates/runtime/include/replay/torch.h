@@ -1,5 +1,5 @@
 // A small PyTorch for the host code of extensions: tensors, their options and checks, sums, products of matrices and arithmetic,
-// dispatch by type, streams and guards. Other operators of PyTorch (convolutions, softmax) are not here.
+// selection and order of elements, dispatch by type, streams and guards. Other operators of PyTorch (convolutions, softmax) are not here.
 // docs/cuda-support.md, "PyTorch extensions", lists its contents.
 #pragma once
 
@@ -28,6 +28,8 @@
 #include "replay/torch_types.h"
 #include "replay/torch_tensor.h"
 #include "replay/torch_operators.h"
+#include "replay/torch_math.h"
+#include "replay/torch_indexing.h"
 #include "replay/torch_dispatch.h"
 #include "replay/torch_cuda.h"
 #include "replay/torch_results.h"

@@ -559,9 +559,92 @@ class Tensor {
   Tensor& add_(const Tensor& other, const Scalar& alpha, call_site = {}) const;
   Tensor& sub_(const Tensor& other, const Scalar& alpha, call_site = {}) const;
   Tensor mm(const Tensor& other, call_site = {}) const;
+  Tensor true_divide(const Tensor& other, call_site = {}) const { return div(other); }
+  Tensor& true_divide_(const Tensor& other, call_site = {}) const { return div_(other); }
+
+  // Functions of elements, comparisons and choices by a mask: replay/torch_math.h.
+#define REPLAY_FUNCTION(name) \
+  Tensor name(call_site = {}) const; \
+  Tensor& name##_(call_site = {}) const;
+  REPLAY_FUNCTION(exp)
+  REPLAY_FUNCTION(log)
+  REPLAY_FUNCTION(log2)
+  REPLAY_FUNCTION(sqrt)
+  REPLAY_FUNCTION(rsqrt)
+  REPLAY_FUNCTION(sin)
+  REPLAY_FUNCTION(cos)
+  REPLAY_FUNCTION(tanh)
+  REPLAY_FUNCTION(sigmoid)
+  REPLAY_FUNCTION(reciprocal)
+  REPLAY_FUNCTION(abs)
+  REPLAY_FUNCTION(neg)
+  REPLAY_FUNCTION(relu)
+  REPLAY_FUNCTION(square)
+  REPLAY_FUNCTION(floor)
+  REPLAY_FUNCTION(ceil)
+  REPLAY_FUNCTION(round)
+  REPLAY_FUNCTION(sign)
+#undef REPLAY_FUNCTION
+#define REPLAY_COMPARISON(name) \
+  Tensor name(const Tensor& other, call_site = {}) const; \
+  Tensor name(const Scalar& number, call_site = {}) const;
+  REPLAY_COMPARISON(eq)
+  REPLAY_COMPARISON(ne)
+  REPLAY_COMPARISON(lt)
+  REPLAY_COMPARISON(le)
+  REPLAY_COMPARISON(gt)
+  REPLAY_COMPARISON(ge)
+#undef REPLAY_COMPARISON
+  Tensor logical_not(call_site = {}) const;
+  Tensor logical_and(const Tensor& other, call_site = {}) const;
+  Tensor logical_or(const Tensor& other, call_site = {}) const;
+  Tensor any(call_site = {}) const;
+  Tensor all(call_site = {}) const;
+  Tensor maximum(const Tensor& other, call_site = {}) const;
+  Tensor minimum(const Tensor& other, call_site = {}) const;
+  Tensor clamp(const std::optional<Scalar>& least, const std::optional<Scalar>& most = std::nullopt, call_site = {}) const;
+  Tensor& clamp_(const std::optional<Scalar>& least, const std::optional<Scalar>& most = std::nullopt, call_site = {}) const;
+  Tensor clamp_min(const Scalar& least, call_site = {}) const;
+  Tensor clamp_max(const Scalar& most, call_site = {}) const;
+  Tensor& clamp_min_(const Scalar& least, call_site = {}) const;
+  Tensor& clamp_max_(const Scalar& most, call_site = {}) const;
+  Tensor pow(const Scalar& exponent, call_site = {}) const;
+  Tensor masked_fill(const Tensor& mask, const Scalar& value, call_site = {}) const;
+  Tensor& masked_fill_(const Tensor& mask, const Scalar& value, call_site = {}) const;
+  Tensor& masked_fill_(const Tensor& mask, const Tensor& value, call_site = {}) const;
+  Tensor masked_select(const Tensor& mask, call_site = {}) const;
+
+  // Elements by index, repeated and in order: replay/torch_indexing.h.
+  std::vector<Tensor> split(int64_t size, int64_t dimension = 0, call_site = {}) const;
+  std::vector<Tensor> chunk(int64_t chunks, int64_t dimension = 0, call_site = {}) const;
+  std::vector<Tensor> unbind(int64_t dimension = 0, call_site = {}) const;
+  Tensor index_select(int64_t dimension, const Tensor& index, call_site = {}) const;
+  Tensor gather(int64_t dimension, const Tensor& index, call_site = {}) const;
+  Tensor scatter(int64_t dimension, const Tensor& index, const Tensor& from, call_site = {}) const;
+  Tensor& scatter_(int64_t dimension, const Tensor& index, const Tensor& from, call_site = {}) const;
+  Tensor& scatter_(int64_t dimension, const Tensor& index, const Scalar& value, call_site = {}) const;
+  Tensor scatter_add(int64_t dimension, const Tensor& index, const Tensor& from, call_site = {}) const;
+  Tensor& scatter_add_(int64_t dimension, const Tensor& index, const Tensor& from, call_site = {}) const;
+  Tensor& index_add_(int64_t dimension, const Tensor& index, const Tensor& from, const Scalar& alpha = 1,
+                     call_site = {}) const;
+  Tensor& index_copy_(int64_t dimension, const Tensor& index, const Tensor& from, call_site = {}) const;
+  Tensor nonzero(call_site = {}) const;
+  Tensor repeat(IntArrayRef repeats, call_site = {}) const;
+  Tensor repeat_interleave(int64_t repeats, std::optional<int64_t> dimension = std::nullopt, call_site = {}) const;
+  Tensor cumsum(int64_t dimension, std::optional<ScalarType> type = std::nullopt, call_site = {}) const;
+  std::tuple<Tensor, Tensor> max(int64_t dimension, bool keeps = false, call_site = {}) const;
+  std::tuple<Tensor, Tensor> min(int64_t dimension, bool keeps = false, call_site = {}) const;
+  Tensor argmax(std::optional<int64_t> dimension = std::nullopt, bool keeps = false, call_site = {}) const;
+  Tensor argmin(std::optional<int64_t> dimension = std::nullopt, bool keeps = false, call_site = {}) const;
+  std::tuple<Tensor, Tensor> sort(int64_t dimension = -1, bool descending = false, call_site = {}) const;
+  Tensor argsort(int64_t dimension = -1, bool descending = false, call_site = {}) const;
+  Tensor bmm(const Tensor& other, call_site = {}) const;
+  Tensor matmul(const Tensor& other, call_site = {}) const;
 
   Tensor new_empty(IntArrayRef sizes, TensorOptions options = {}) const;
   Tensor new_zeros(IntArrayRef sizes, TensorOptions options = {}) const;
+  Tensor new_ones(IntArrayRef sizes, TensorOptions options = {}) const;
+  Tensor new_full(IntArrayRef sizes, const Scalar& value, TensorOptions options = {}) const;
 
   /// Its elements one behind the other, in the order of the indices.
   std::vector<char> packed_bytes() const {
@@ -858,6 +941,12 @@ inline Tensor Tensor::new_empty(IntArrayRef sizes, TensorOptions options) const 
 }
 inline Tensor Tensor::new_zeros(IntArrayRef sizes, TensorOptions options) const {
   return zeros(sizes, options_like(*this, options));
+}
+inline Tensor Tensor::new_ones(IntArrayRef sizes, TensorOptions options) const {
+  return ones(sizes, options_like(*this, options));
+}
+inline Tensor Tensor::new_full(IntArrayRef sizes, const Scalar& value, TensorOptions options) const {
+  return full(sizes, value, options_like(*this, options));
 }
 inline Tensor Tensor::copied(ScalarType type, bool on_device) const {
   const Tensor made = empty(sizes(), TensorOptions(type).device(on_device ? kCUDA : kCPU));
