@@ -8,9 +8,11 @@ use std::time::{Duration, Instant};
 
 use ::replay::cache::Cache;
 use ::replay::files;
-use ::replay::fixture::RandomInputsError;
+use ::replay::fixture::{RandomInput, RandomInputsError};
 use ::replay::harness::Harness;
 use ::replay::report::describe_failure;
+use ::replay::summary::summarize_tensor;
+use ::replay::tensor::TensorView;
 use ::replay::trial::{Failure, Lab, Status, TensorReach, Trial};
 
 use super::draft::{
@@ -172,7 +174,9 @@ pub fn measure_draft(
     if let Some(reason) = find_fault(&tried.trial)? {
         return Ok(DraftMeasurement::Not { reason });
     }
+    let unchanged = list_unchanged_copies(&tried)?;
     *draft = tried.draft;
+    draft.leave_out_copies(&unchanged);
     let mut traits = list_read_before(&unset_tensors);
     traits.extend(list_output_traits(&tried.trial)?);
     draft.add_output_traits(&traits);
@@ -430,6 +434,26 @@ fn choose_named_sizes(draft: &Draft, numbers: &BTreeMap<String, usize>) -> Rando
     let mut sizes = numbers.clone();
     sizes.retain(|name, _| named_sizes.contains(&name.as_str()));
     RandomSizes::from_sizes(sizes)
+}
+
+/// The outputs that are copies of inputs which the functions leave as they are.
+fn list_unchanged_copies(tried: &TriedDraft) -> CliResult<Vec<String>> {
+    let copies = tried.draft.list_copies();
+    let harness = &tried.trial.fixture().harness;
+    let Ok(inputs) = tried.sizes.draw_inputs(harness, &tried.draft.list_draws()) else {
+        return Ok(Vec::new());
+    };
+    let outputs = &tried.trial.outcome()?.outputs;
+    let is_unchanged = |(input, output): &(String, String)| {
+        let drawn = inputs.iter().find(|drawn| drawn.name == *input);
+        let record = outputs.iter().find(|record| record.name == *output);
+        let (Some(drawn), Some(record)) = (drawn, record) else { return false };
+        let RandomInput { dtype, shape, bytes, .. } = drawn;
+        let view = TensorView { dtype: *dtype, shape, bytes };
+        summarize_tensor(&view, None).checksum == record.summary.checksum
+    };
+    let unchanged = copies.into_iter().filter(is_unchanged);
+    Ok(unchanged.map(|(_, output)| output).collect())
 }
 
 /// By output the index of the first element that nothing writes, in a plain replay.

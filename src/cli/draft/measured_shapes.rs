@@ -243,11 +243,15 @@ impl Draft {
         let candidates = list_candidates(&sizes);
         let returned = self.list_returned();
         let mut own_sizes = BTreeMap::new();
+        let mut absent_results = Vec::new();
         for (name, tensor) in self.inputs.iter_mut().chain(&mut self.outputs) {
             if returned.contains(name) {
-                if let Some(measured) = measure_result(name, tensor, &sizes, probes) {
-                    *tensor = measured.tensor;
-                    own_sizes.extend(measured.own_sizes);
+                match measure_result(name, tensor, &sizes, probes) {
+                    Some(measured) => {
+                        *tensor = measured.tensor;
+                        own_sizes.extend(measured.own_sizes);
+                    }
+                    None => absent_results.push(name.clone()),
                 }
                 continue;
             }
@@ -262,6 +266,11 @@ impl Draft {
                 }
                 None if sizes.is_empty() || has_room => tensor.shape = vec!["1".to_owned()],
                 None => {}
+            }
+        }
+        for name in absent_results {
+            if self.is_among_results(&name) {
+                self.leave_out_result(&name, "is none in this call");
             }
         }
         self.sizes.extend(own_sizes.keys().cloned());
@@ -328,7 +337,7 @@ impl Draft {
     pub fn add_output_traits(&mut self, traits: &[(String, OutputTrait)]) {
         for (output, output_trait) in traits {
             if *output_trait == OutputTrait::Partial && self.is_buffer_among_results(output) {
-                self.leave_out_result(output);
+                self.leave_out_result(output, "is not written as a whole");
             } else if let Some(tensor) = self.outputs.get_mut(output)
                 && !tensor.traits.iter().any(|known| known.is_same_key(*output_trait))
             {
@@ -337,25 +346,50 @@ impl Draft {
         }
     }
 
+    /// The inputs that lists hold, each with the output that is its copy behind the calls.
+    pub fn list_copies(&self) -> Vec<(String, String)> {
+        let copies =
+            self.calls.iter().filter_map(|call| match (&call.arguments[..], &call.results[..]) {
+                ([input], [output]) if self.inputs.contains_key(input) && call.copies_tensor() => {
+                    Some((input.clone(), output.clone()))
+                }
+                _ => None,
+            });
+        copies.collect()
+    }
+
+    /// Drops `unchanged` copies of inputs, unless no output is left.
+    pub fn leave_out_copies(&mut self, unchanged: &[String]) {
+        if self.outputs.keys().all(|output| unchanged.contains(output)) {
+            return;
+        }
+        self.outputs.retain(|output, _| !unchanged.contains(output));
+        self.calls.retain(|call| !call.results.iter().any(|result| unchanged.contains(result)));
+    }
+
     /// Whether the output `name` is bytes among the results of a call, which no call takes.
     fn is_buffer_among_results(&self, name: &str) -> bool {
         let is_of_bytes =
             self.outputs.get(name).is_some_and(|tensor| tensor.dtype == Some(DType::U8));
+        is_of_bytes && self.is_among_results(name)
+    }
+
+    /// Whether the output `name` is one of several results of a call, and no call takes it.
+    fn is_among_results(&self, name: &str) -> bool {
         let is_name = |word: &String| word == name;
         let is_among =
             |call: &DraftedCall| call.results.len() > 1 && call.results.iter().any(is_name);
-        is_of_bytes
-            && self.calls.iter().any(is_among)
+        self.calls.iter().any(is_among)
             && !self.calls.iter().any(|call| call.arguments.iter().any(is_name))
     }
 
-    /// Drops the result `name` of a call.
-    fn leave_out_result(&mut self, name: &str) {
+    /// Drops the result `name` of a call, for `reason`.
+    fn leave_out_result(&mut self, name: &str, reason: &str) {
         self.outputs.shift_remove(name);
         for call in &mut self.calls {
             if let Some(result) = call.results.iter_mut().find(|result| *result == name) {
                 *result = IGNORED_RESULT.to_owned();
-                call.guesses.push(format!("{name} is not written as a whole"));
+                call.guesses.push(format!("{name} {reason}"));
             }
         }
     }

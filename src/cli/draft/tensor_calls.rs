@@ -14,6 +14,8 @@ use super::{
 
 /// Names and their beginnings for tensors that a function writes in place.
 const OUTPUT_NAMES: [&str; 7] = ["out", "output", "result", "dst", "dest", "y", "ret"];
+/// What gives an output the elements of a tensor, in front of that.
+const COPY: &str = "at::Tensor";
 /// The dtype of a tensor about which the body tells nothing.
 const USUAL_DTYPE: DType = DType::F32;
 
@@ -86,6 +88,13 @@ fn is_size_list(ty: &str) -> bool {
         || words.contains(&"IntList")
         || words.iter().any(|word| matches!(*word, "vector" | "ArrayRef"))
             && words.iter().any(|word| matches!(*word, "int" | "long" | "int64_t"))
+}
+
+impl DraftedCall {
+    /// Whether it gives an output the elements of a tensor.
+    pub(super) fn copies_tensor(&self) -> bool {
+        self.callee == COPY
+    }
 }
 
 impl Draft {
@@ -219,7 +228,7 @@ impl Draft {
         if !self.is_returned(name) {
             self.calls.push(DraftedCall {
                 results: vec![name.to_owned()],
-                callee: "at::Tensor".to_owned(),
+                callee: COPY.to_owned(),
                 arguments: vec![name_resized(name)],
                 guesses: Vec::new(),
             });
@@ -233,7 +242,7 @@ impl Draft {
             self.outputs.insert(output.clone(), input.clone());
             self.calls.push(DraftedCall {
                 results: vec![output],
-                callee: "at::Tensor".to_owned(),
+                callee: COPY.to_owned(),
                 arguments: vec![name.to_owned()],
                 guesses: Vec::new(),
             });

@@ -866,3 +866,40 @@ fn a_result_that_is_written_in_its_first_columns_alone_has_so_many_columns() {
     draft.inputs["x"].shape = vec!["c".to_owned(), "k".to_owned()];
     assert_eq!(draft.with_written_columns(&unwritten(&[0, 2])), None);
 }
+
+#[test]
+fn copies_that_a_function_does_not_change_are_left_out_unless_nothing_else_is_left() {
+    let mut draft = shape_search::tests::draft_function(
+        "std::vector<std::vector<at::Tensor>> lists",
+        "apply<1>(lists);",
+    );
+    let copies = draft.list_copies();
+    let names = ["lists_0a", "lists_0b"].map(|input| (input.to_owned(), format!("{input}_out")));
+    assert_eq!(copies, names);
+    let first_output = ["lists_0a_out".to_owned()];
+    draft.leave_out_copies(&first_output);
+    assert_eq!(draft.list_copies(), names[1..]);
+    draft.leave_out_copies(&["lists_0b_out".to_owned()]);
+    assert_eq!(draft.list_copies(), names[1..]);
+}
+
+#[test]
+fn a_result_that_a_call_leaves_absent_is_no_output() {
+    let text = "std::tuple<at::Tensor, at::optional<at::Tensor>> f(at::Tensor x) {\n\
+                return std::make_tuple(out, arg_out); }";
+    let unit = SourceUnit { path: "k.cu", text };
+    let functions = find_function_signatures(&unit, &scan_symbols(&[unit]));
+    let mut draft =
+        Draft::from_functions(&functions.iter().collect::<Vec<_>>(), &TypeNames::default())
+            .remove(0);
+    let tied = TiedSizes { groups: vec![vec!["x_0".to_owned()]], ..TiedSizes::default() };
+    let probes = [12, 20].map(|number| ShapeProbe {
+        sizes: [("x_0".to_owned(), number)].into(),
+        // 6 is float, and each number is larger by one.
+        reach: [("out_type".to_owned(), 7), ("out_extent_0".to_owned(), number + 1)].into(),
+    });
+    draft.take_measured_shapes(&tied, &probes);
+    assert_eq!(draft.calls[0].statement(), "out, _ = f(x); // EDIT: arg_out is none in this call");
+    assert_eq!(draft.outputs.keys().collect::<Vec<_>>(), ["out"]);
+    assert_eq!(draft.named_sizes(), ["x_0"]);
+}
