@@ -68,7 +68,7 @@ mod tests {
         let reach = numbers([("logits", (12 * 20 - 1) * 28 + 84), ("losses", 12 * 20)]);
         let orders = list_size_orders(&sizes, &reach);
         let order = SizeOrder { smaller: "V".to_owned(), larger: "P".to_owned() };
-        assert_eq!(orders, [order.clone()]);
+        assert_eq!(orders, std::slice::from_ref(&order));
         let arranged = order.arrange(sizes);
         assert_eq!(arranged, numbers([("B", 12), ("P", 84), ("T", 20), ("V", 28)]));
         assert_eq!(order.arrange(arranged.clone()), arranged);
