@@ -88,6 +88,7 @@ namespace c10 {
     __host__ __device__ operator Bits() const { return replay_bits; }                             \
   };                                                                                              \
   __host__ __device__ inline ::replay_torch::real replay_wide(N x) { return x; }                  \
+  __device__ inline N __ldg(const N* address) { return *address; }                                \
   __host__ __device__ inline N operator-(N x) { return N(-replay_wide(x)); }                      \
   REPLAY_NARROW_OPERATOR(N, +)                                                                    \
   REPLAY_NARROW_OPERATOR(N, -)                                                                    \

@@ -16,7 +16,7 @@ __global__ void leaky_kernel(scalar_t* __restrict__ out, const scalar_t* __restr
                              int64_t stride, float slope, bool squared) {
   const int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
   if (i >= rows * columns) return;
-  scalar_t x = in[i / columns * stride + i % columns];
+  scalar_t x = __ldg(&in[i / columns * stride + i % columns]);
   if (x < scalar_t(0)) x = x * slope;
   if (squared) x *= x;
   if (x > at::numeric_limits<scalar_t>::max()) x = at::numeric_limits<scalar_t>::upper_bound();
