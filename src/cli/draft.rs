@@ -129,6 +129,8 @@ pub struct DraftedTensor {
 pub enum OutputTrait {
     /// The call reads what it holds before.
     ReadBefore,
+    /// The same, and of zeros it makes nothing but zeros: it begins as an input.
+    ChangedInPlace,
     /// The call leaves some elements as they are.
     Partial,
     /// Some elements are infinite, though all inputs are finite.
@@ -141,14 +143,22 @@ impl OutputTrait {
         (self == OutputTrait::Infinite) == (other == OutputTrait::Infinite)
     }
 
-    /// The line of a harness.
-    fn line(self) -> String {
+    /// The line of a harness for output `name`.
+    fn line(self, name: &str) -> String {
         match self {
+            OutputTrait::ChangedInPlace => {
+                format!("init = {:?} {MARK}: it is changed in place", name_beginning(name))
+            }
             OutputTrait::ReadBefore => format!("init = 0 {MARK}: what it holds before is read"),
             OutputTrait::Partial => format!("init = 0 {MARK}: some elements are not written"),
             OutputTrait::Infinite => format!("non_finite = true {MARK}: elements are infinite"),
         }
     }
+}
+
+/// The input with which the output `name` begins.
+fn name_beginning(name: &str) -> String {
+    format!("{name}_before")
 }
 
 /// Why a drafted shape has to be checked.
@@ -830,7 +840,7 @@ fn write_table(text: &mut String, kind: &str, name: &str, tensor: &DraftedTensor
         text.push_str("optional = true\n");
     }
     for output_trait in &tensor.traits {
-        let _ = writeln!(text, "{}", output_trait.line());
+        let _ = writeln!(text, "{}", output_trait.line(name));
     }
 }
 

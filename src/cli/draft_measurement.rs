@@ -180,6 +180,9 @@ pub fn measure_draft(
     let mut traits = list_read_before(&unset_tensors);
     traits.extend(list_output_traits(&tried.trial)?);
     draft.add_output_traits(&traits);
+    if let Some(begun) = probe_folder.try_beginnings(draft, &tried.sizes)? {
+        *draft = begun.draft;
+    }
     Ok(DraftMeasurement::Measured { sizes: tried.sizes })
 }
 
@@ -386,6 +389,25 @@ impl ProbeFolder<'_> {
         let Some(draft) = tried.draft.with_distinct_indices() else { return Ok(None) };
         self.try_cure(draft, tried.sizes.clone(), |trial| {
             Ok(matches!(trial.measure_reach()?, TensorReach::Measured { has_race: false, .. }))
+        })
+    }
+
+    /// The draft with inputs for what it changes in place, where zeros stay zeros; none if that is no cure.
+    fn try_beginnings(&self, draft: &Draft, sizes: &RandomSizes) -> CliResult<Option<TriedDraft>> {
+        let zero_beginnings = draft.list_zero_beginnings();
+        if zero_beginnings.is_empty() {
+            return Ok(None);
+        }
+        let ProbeTrial::Ready(trial) = self.open_trial(draft, sizes)? else { return Ok(None) };
+        let outputs = trial.outcome()?.outputs.iter();
+        let zeros = outputs.filter(|record| {
+            let elements: u64 = record.dims.iter().map(|dim| dim.size as u64).product();
+            record.summary.zeros == elements && zero_beginnings.contains(&record.name)
+        });
+        let zeros: Vec<String> = zeros.map(|record| record.name.clone()).collect();
+        let Some(draft) = draft.with_beginnings(&zeros) else { return Ok(None) };
+        self.try_cure(draft, sizes.clone(), |trial| {
+            Ok(matches!(trial.outcome()?.status, Status::Completed))
         })
     }
 

@@ -593,3 +593,31 @@ fn no_order_of_sizes_hides_a_race() {
     let run = env.replay(&["fixtures/random"]);
     assert!(run.text().contains("race"), "{}", run.text());
 }
+
+/// A rotation of pairs in place, and sums to which its angles are added.
+const IN_PLACE: &str = "
+__global__ void rotate(float* x, const float* angle, float* sums, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    float even = x[2 * i], odd = x[2 * i + 1];
+    x[2 * i] = even * cosf(angle[i]) - odd * sinf(angle[i]);
+    x[2 * i + 1] = even * sinf(angle[i]) + odd * cosf(angle[i]);
+    sums[i] += angle[i];
+}
+void rotate_rows(float* x, const float* angle, float* sums, int n) { rotate<<<(n + 63) / 64, 64>>>(x, angle, sums, n); }
+";
+
+#[test]
+fn what_is_changed_in_place_begins_as_an_input_where_zeros_stay_zeros() {
+    let (env, _, harness) = drafted(IN_PLACE);
+    insta::assert_snapshot!(shapes(&harness), @r#"
+    inputs.angle: shape = ["n"]
+    inputs.x_before: shape = [2, "n"]
+    outputs.x: shape = [2, "n"]; init = "x_before" # EDIT: it is changed in place
+    outputs.sums: shape = ["n"]; init = 0 # EDIT: what it holds before is read
+    "#);
+    let replayed = env.replay(&["fixtures/random"]).text();
+    assert!(replayed.contains("completed"), "{replayed}");
+    assert!(!replayed.contains("norm 0 "), "{replayed}");
+}

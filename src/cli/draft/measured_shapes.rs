@@ -8,7 +8,9 @@ use ::replay::tensor::DType;
 use super::tensor_probe::{name_dimension, name_extents, name_type};
 use super::tied_sizes::TiedSizes;
 use super::types::find_dtype_by_torch_number;
-use super::{Draft, DraftedCall, DraftedTensor, OutputTrait, ShapeDoubt, SizeOrder};
+use super::{
+    Draft, DraftedCall, DraftedTensor, OutputTrait, ShapeDoubt, SizeOrder, name_beginning,
+};
 
 /// What stands in a call for a result that is no output.
 const IGNORED_RESULT: &str = "_";
@@ -344,6 +346,35 @@ impl Draft {
                 tensor.traits.push(*output_trait);
             }
         }
+    }
+
+    /// The arrays of numbers that begin as zeros since the call reads what they hold before, and that are no gradients, which are
+    /// added up from zeros.
+    pub fn list_zero_beginnings(&self) -> Vec<String> {
+        let beginnings = self.outputs.iter().filter(|(name, tensor)| {
+            tensor.traits.contains(&OutputTrait::ReadBefore)
+                && tensor.is_float()
+                && !tensor.is_scalar()
+                && self.primal_of(name, tensor).is_none()
+                && !self.inputs.contains_key(&name_beginning(name))
+        });
+        beginnings.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// With an input as the beginning of each of `outputs`; none if there are none.
+    pub fn with_beginnings(&self, outputs: &[String]) -> Option<Draft> {
+        let mut draft = self.clone();
+        for name in outputs {
+            let tensor = draft.outputs.get_mut(name)?;
+            let beginning = DraftedTensor { traits: Vec::new(), ..tensor.clone() };
+            for output_trait in &mut tensor.traits {
+                if *output_trait == OutputTrait::ReadBefore {
+                    *output_trait = OutputTrait::ChangedInPlace;
+                }
+            }
+            draft.inputs.insert(name_beginning(name), beginning);
+        }
+        (draft != *self).then_some(draft)
     }
 
     /// The inputs that lists hold, each with the output that is its copy behind the calls.
