@@ -229,6 +229,56 @@ fn the_kernels_of_public_repositories_compile_for_a_gpu() {
 
 #[test]
 #[ignore = "needs NVRTC"]
+fn the_kernels_of_pytorch_s_extensions_compile_for_a_gpu() {
+    let nvrtc = nvrtc();
+    let cache = shared_cache();
+    let toolchain = DeviceToolchain::new(nvrtc, &search(), "sm_90", &cache);
+    let folder = root().join("tests/engine/public");
+    for name in
+        ["extension", "tensor_activation", "tensor_layer_norm", "tensor_splat", "tensor_sums"]
+    {
+        let text = format!(
+            "sources = [{name:?}]\ncall = \"f();\"\n[outputs.out]\ndtype = \"f32\"\nshape = []\n"
+        );
+        let harness = Harness::parse(&text, &folder.join("replay.toml")).unwrap();
+        let spec = SourceSpec { sources: harness.sources.clone(), ..SourceSpec::default() };
+        let sources = source_set_from_dir(&folder, &spec).unwrap();
+        let module = toolchain.compile(&harness, &sources, None);
+        assert!(module.is_ok(), "{name}: {}", module.unwrap_err());
+    }
+}
+
+/// What PyTorch's headers bring along, and a kernel that asks for the version of CUDA.
+const BROUGHT_ALONG: &str = "\
+#include <ATen/ATen.h>
+template <int N> struct Sizes {
+    static constexpr int most = std::max({N, 4, int(sizeof(double))}) + std::min({N, 2});
+};
+__global__ void brought_along(const int* x, float* out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+#if CUDA_VERSION >= 9000
+    int neighbour = __shfl_xor_sync(0xffffffff, x[i % n], 1);
+#else
+    int neighbour = __shfl_xor(x[i % n], 1);
+#endif
+    if (i < n) out[i] = neighbour + Sizes<16>::most;
+}
+void all(const int* x, float* out, int n) { brought_along<<<(n + 255) / 256, 256>>>(x, out, n); }
+";
+
+#[test]
+#[ignore = "needs NVRTC"]
+fn what_pytorch_s_headers_bring_along_is_there_on_a_gpu() {
+    let nvrtc = nvrtc();
+    let cache = shared_cache();
+    let toolchain = DeviceToolchain::new(nvrtc, &search(), "sm_90", &cache);
+    let small = Small::new(BROUGHT_ALONG, "all(x, out, n);");
+    let module = toolchain.compile(&small.subject.fixture.harness, &small.sources, None);
+    assert!(module.is_ok(), "{}", module.unwrap_err());
+}
+
+#[test]
+#[ignore = "needs NVRTC"]
 fn kernels_that_include_all_of_cub_or_wait_for_their_grid_compile_for_a_gpu() {
     let nvrtc = nvrtc();
     let cache = shared_cache();

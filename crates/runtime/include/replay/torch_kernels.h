@@ -5,6 +5,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #ifdef __CUDACC_RTC__
+#include <replay_nvrtc/algorithm>
 #include <replay_nvrtc/cassert>
 #include <replay_nvrtc/cstddef>
 #include <replay_nvrtc/cstdint>
@@ -392,7 +393,7 @@ struct IndexToOffset {
   }
 };
 constexpr int CUDA_NUM_THREADS = 1024;
-inline int GET_BLOCKS(int64_t count, int64_t threads = CUDA_NUM_THREADS) {
+__host__ __device__ inline int GET_BLOCKS(int64_t count, int64_t threads = CUDA_NUM_THREADS) {
   return static_cast<int>((count - 1) / threads + 1);
 }
 }  // namespace detail
