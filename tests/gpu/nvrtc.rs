@@ -277,6 +277,28 @@ fn what_pytorch_s_headers_bring_along_is_there_on_a_gpu() {
     assert!(module.is_ok(), "{}", module.unwrap_err());
 }
 
+/// A header of CUB's, and an operator that CUB 3 has no more.
+const OPERATORS: &str = "\
+#include <cub/block/block_reduce.cuh>
+__global__ void most(const int* x, float* out, int n) {
+    __shared__ typename cub::BlockReduce<int, 128>::TempStorage temp;
+    int largest = cub::BlockReduce<int, 128>(temp).Reduce(x[threadIdx.x], cub::Max());
+    if (threadIdx.x == 0) out[0] = largest;
+}
+void all(const int* x, float* out, int n) { most<<<1, 128>>>(x, out, n); }
+";
+
+#[test]
+#[ignore = "needs NVRTC"]
+fn a_header_of_cub_brings_the_operators_that_cub_3_has_no_more() {
+    let nvrtc = nvrtc();
+    let cache = shared_cache();
+    let toolchain = DeviceToolchain::new(nvrtc, &search(), "sm_90", &cache);
+    let small = Small::new(OPERATORS, "all(x, out, n);");
+    let module = toolchain.compile(&small.subject.fixture.harness, &small.sources, None);
+    assert!(module.is_ok(), "{}", module.unwrap_err());
+}
+
 #[test]
 #[ignore = "needs NVRTC"]
 fn kernels_that_include_all_of_cub_or_wait_for_their_grid_compile_for_a_gpu() {

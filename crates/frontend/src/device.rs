@@ -128,7 +128,7 @@ pub(super) fn translate_device_source(
     precision: Precision,
 ) -> String {
     let mut edits = Edits::default();
-    rewrite_device_includes(source, &mut edits);
+    let includes_cub = rewrite_device_includes(source, &mut edits);
     if let Some(main) = source.main.clone() {
         edits.remove(source.text, main);
     }
@@ -143,7 +143,8 @@ pub(super) fn translate_device_source(
     }
     let path = escape_c_string(source.path);
     let translated_source = edits.apply(source.text);
-    let prelude = "#include <replay_nvrtc/prelude>\n";
+    let cub_operators = if includes_cub { "#include <replay_nvrtc/cub_operators>\n" } else { "" };
+    let prelude = format!("#include <replay_nvrtc/prelude>\n{cub_operators}");
     match precision {
         Precision::Native | Precision::Checked => {
             format!("{prelude}#line 1 \"{path}\"\n{translated_source}")
@@ -156,8 +157,10 @@ pub(super) fn translate_device_source(
     }
 }
 
-fn rewrite_device_includes(source: &Source, edits: &mut Edits) {
+/// Puts the device's headers in the place of the host's; whether CUB's are among them.
+fn rewrite_device_includes(source: &Source, edits: &mut Edits) -> bool {
     let text = source.text;
+    let mut includes_cub = false;
     for &directive in source.tokens.iter().filter(|token| token.kind == TokenKind::Directive) {
         let words = lex_directive(text, directive);
         let ([first, name_token, ..], Some(last)) = (&words[..], words.last()) else { continue };
@@ -166,7 +169,9 @@ fn rewrite_device_includes(source: &Source, edits: &mut Edits) {
         }
         let name = text[name_token.start..last.end].trim();
         let quoted = name.starts_with('"');
-        match decide_include_fate(name.trim_matches(['<', '>', '"']), quoted) {
+        let header = name.trim_matches(['<', '>', '"']);
+        includes_cub |= header.starts_with("cub/");
+        match decide_include_fate(header, quoted) {
             Fate::Kept => {}
             Fate::Removed => edits.blank(text, directive.start..directive.end),
             Fate::Replaced(with) => {
@@ -174,6 +179,7 @@ fn rewrite_device_includes(source: &Source, edits: &mut Edits) {
             }
         }
     }
+    includes_cub
 }
 
 struct DeviceTranslator<'s> {
