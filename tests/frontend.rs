@@ -275,6 +275,18 @@ fn what_has_a_type_of_cublas_or_the_address_of_a_kernel_is_for_the_host() {
 }
 
 #[test]
+fn functions_with_pytorch_s_types_for_kernels_are_for_the_device_too() {
+    let text = "__host__ __device__ int row(int i, const at::cuda::detail::TensorInfo<float, int>& x) { return i * x.strides[0]; }\n\
+                __host__ __device__ int rows(const at::Tensor& x) { return x.size(0); }\n";
+    let unit = SourceUnit { path: "a.cu", text };
+    let made =
+        frontend::translate_for_device(&unit, &frontend::scan_symbols(&[unit]), Precision::Native)
+            .unwrap();
+    let kept: Vec<&str> = made.lines().skip(2).filter(|line| !line.trim().is_empty()).collect();
+    assert_eq!(kept, text.lines().take(1).collect::<Vec<_>>());
+}
+
+#[test]
 fn ptx_that_may_stay_unused_is_a_call_that_does_not_compile() {
     let fence = "asm volatile(\"wgmma.fence.sync.aligned;\")";
     for text in [

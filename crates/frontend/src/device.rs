@@ -36,6 +36,9 @@ const DEVICE_TORCH: [&str; 13] = [
     "opmath_type",
 ];
 
+/// The namespace of PyTorch's names for kernels: `at::cuda::detail::TensorInfo`.
+const DEVICE_TORCH_NAMESPACE: [&str; 3] = ["cuda", "::", "detail"];
+
 /// Types of the host alone.
 const HOST_TYPES: [&str; 10] = [
     "FILE",
@@ -51,9 +54,11 @@ const HOST_TYPES: [&str; 10] = [
 ];
 
 /// Names of `std` in the headers of `runtime/nvrtc`.
-const DEVICE_STD: [&str; 67] = [
+const DEVICE_STD: [&str; 69] = [
     "abs",
     "add_const_t",
+    "aligned_storage",
+    "aligned_storage_t",
     "bool_constant",
     "ceil",
     "clamp",
@@ -345,7 +350,12 @@ impl<'s> DeviceTranslator<'s> {
         range.clone().any(|token_index| {
             let qualifies = self.tokens.is_spelled_at(text, token_index + 1, "::");
             let name = self.tokens.get(token_index + 2).map_or("", |token| token.text(text));
+            let mut path = DEVICE_TORCH_NAMESPACE.iter().enumerate();
+            let is_detail = path.all(|(place, word)| {
+                self.tokens.is_spelled_at(text, token_index + 2 + place, word)
+            });
             qualifies
+                && !is_detail
                 && !DEVICE_TORCH.contains(&name)
                 && HOST_NAMESPACES.contains(&self.tokens[token_index].text(text))
         })

@@ -10,6 +10,7 @@
 #include <replay_nvrtc/cstddef>
 #include <replay_nvrtc/cstdint>
 #include <replay_nvrtc/limits>
+#include <replay_nvrtc/type_traits>
 #else
 #include <limits>
 #include <stddef.h>
