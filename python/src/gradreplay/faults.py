@@ -25,6 +25,8 @@ Party = Literal["revision", "environment", "program"]
 
 # The lines of a traceback that are handed on: its last ones, which say what happened.
 _TRACEBACK_LINES = 40
+# Folders of what is installed into an environment, which may lie in a repository.
+INSTALLED = ("/site-packages/", "/dist-packages/")
 _PACKAGE = os.path.dirname(os.path.realpath(__file__))
 
 
@@ -63,8 +65,8 @@ class Place:
     program: Path | None = None
 
     def in_tree(self, file: str | None) -> bool:
-        """Whether a file is one of the revision's."""
-        if self.tree is None or not file:
+        """Whether a file is one of the revision's, and of no environment inside of its folder."""
+        if self.tree is None or not file or any(folder in file for folder in INSTALLED):
             return False
         return Path(os.path.realpath(file)).is_relative_to(os.path.realpath(self.tree))
 

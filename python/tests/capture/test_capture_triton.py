@@ -131,6 +131,26 @@ def test_a_training_interprets_what_a_replay_interprets() -> None:
     assert array("fixtures/step0/expected.safetensors", "out").shape == (10,)
 
 
+LAZY = """
+class Lazy:
+    def __getattr__(self, name):
+        raise RuntimeError(f"{name} needs a device")
+
+plans = Lazy()
+"""
+
+
+def test_an_environment_in_the_repository_is_not_looked_through_for_kernels() -> None:
+    packages = Path(".venv/lib/site-packages")
+    packages.mkdir(parents=True)
+    (packages / "lazy.py").write_text(LAZY)
+    Path("softcaps.py").write_text(f"import lazy\n{SOFTCAP}")
+    Path("train.py").write_text(SOFTCAP_TRAINING)
+    path = f"{packages.resolve()}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    python("train.py", PYTHONPATH=path)
+    assert array("fixtures/step0/expected.safetensors", "out").shape == (10,)
+
+
 def test_a_training_on_a_gpu_does_not_load_the_interpreter() -> None:
     code = "from gradreplay import capture; import sys; assert 'triton' not in sys.modules"
     python("-c", code, TRITON_INTERPRET="0")

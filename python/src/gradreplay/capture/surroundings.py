@@ -7,11 +7,11 @@ import sys
 import sysconfig
 from pathlib import Path
 
+from ..faults import INSTALLED
 from . import provenance
 
 # Where modules lie that are of no repository. Resolving the paths of hundreds takes longer than all else.
 _STANDARD = os.path.join(sysconfig.get_path("stdlib"), "")
-_INSTALLED = ("/site-packages/", "/dist-packages/")
 
 
 def interpreter() -> str:
@@ -61,7 +61,7 @@ def _top(name: str, file: object) -> Path | None:
     if not isinstance(file, str):
         return None
     place = os.path.abspath(file)
-    if place.startswith(_STANDARD) or any(folder in place for folder in _INSTALLED):
+    if place.startswith(_STANDARD) or any(folder in place for folder in INSTALLED):
         return None
     path = Path(place).resolve()
     depth = name.count(".") + (1 if path.stem == "__init__" else 0)
