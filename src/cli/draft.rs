@@ -29,7 +29,7 @@ pub use build_standard::{find_build_standard, find_command_standard};
 pub use measured_shapes::{ShapeProbe, choose_size_sets, choose_usual_sizes};
 use pairs::{PairFit, fit_pair};
 pub use pairs::{are_passes_of_one, is_backward};
-pub use shape_search::{Attempt, ShapeFault, find_supposition, split_words};
+pub use shape_search::{AcceptedCall, Attempt, ShapeFault, find_supposition, split_words};
 pub use size_orders::{SizeOrder, list_size_orders};
 pub use tensor_calls::takes_tensors;
 pub use tied_sizes::{TiedSizes, tie_sizes};

@@ -16,8 +16,8 @@ use ::replay::tensor::TensorView;
 use ::replay::trial::{Failure, Lab, Status, TensorReach, Trial};
 
 use super::draft::{
-    Attempt, BuildMacro, Draft, DraftedBuild, OutputTrait, ShapeFault, ShapeProbe, SizeOrder,
-    TiedSizes, choose_size_sets, find_number_macros, find_supposition, list_size_orders,
+    AcceptedCall, Attempt, BuildMacro, Draft, DraftedBuild, OutputTrait, ShapeFault, ShapeProbe,
+    SizeOrder, TiedSizes, choose_size_sets, find_number_macros, find_supposition, list_size_orders,
     quote_toml, split_words, tie_sizes,
 };
 use super::error::{CliResult, ErrorContext};
@@ -212,7 +212,7 @@ impl ProbeFolder<'_> {
         let tied = tie_sizes(&supposition, SEARCH_ROOM, |numbers| -> CliResult<bool> {
             tries += 1;
             say_try(tries);
-            Ok(matches!(self.attempt(&open_draft, draft, numbers, end)?, Attempt::Accepted { .. }))
+            Ok(matches!(self.attempt(&open_draft, draft, numbers, end)?, Attempt::Accepted(_)))
         })?;
         if Instant::now() > end {
             return Ok(SizeTie::Not { reason: TOO_LONG.to_owned() });
@@ -234,8 +234,9 @@ impl ProbeFolder<'_> {
         let sizes = RandomSizes::from_sizes(draft.open_shape_sizes(numbers));
         let start = Instant::now();
         Ok(match self.measure_reach(&open_draft.with_elements_of(draft), &sizes)? {
-            TensorReach::Measured { elements, .. } => {
-                Attempt::Accepted { reach: elements, is_slow: start.elapsed() > LONG_TRY }
+            TensorReach::Measured { elements, has_block_race, .. } => {
+                let is_slow = start.elapsed() > LONG_TRY;
+                Attempt::Accepted(AcceptedCall { reach: elements, is_slow, has_block_race })
             }
             TensorReach::Fault { reason } => Attempt::Fault(self.read_fault(reason)),
             TensorReach::Not { reason } => Attempt::Hopeless { reason },

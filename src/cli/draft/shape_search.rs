@@ -37,6 +37,8 @@ const SMALLEST: usize = 4;
 const SEARCHED: [usize; 3] = [16, 32, 8];
 /// So many tries are made for each of those.
 const MOST_TRIES: usize = 160;
+/// So many more are made behind one after which blocks race.
+const MOST_TRIES_BESIDE: usize = 12;
 
 /// What is supposed of a draft.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,18 +59,24 @@ pub struct Supposition {
 #[derive(Clone, Debug)]
 pub enum Attempt {
     /// The call comes to its end.
-    Accepted {
-        /// By tensor, the elements up to the last one that was touched.
-        reach: BTreeMap<String, usize>,
-        /// Whether it takes so long that smaller sizes are worth a try.
-        is_slow: bool,
-    },
+    Accepted(AcceptedCall),
     /// Other shapes may end otherwise.
     Fault(ShapeFault),
     /// Nothing was tried: a tensor would have too many elements, or time is up.
     Skipped,
     /// No shape helps.
     Hopeless { reason: String },
+}
+
+/// A call that comes to its end.
+#[derive(Clone, Debug, Default)]
+pub struct AcceptedCall {
+    /// By tensor, the elements up to the last one that was touched.
+    pub reach: BTreeMap<String, usize>,
+    /// Whether it takes so long that smaller sizes are worth a try.
+    pub is_slow: bool,
+    /// Whether blocks race with one another, as they do in rows that overlap.
+    pub has_block_race: bool,
 }
 
 /// Why a call did not come to its end.
@@ -489,9 +497,7 @@ pub fn find_supposition<E>(
             roomy: Vec::new(),
         };
         match search.attempt_with(&nothing)? {
-            Attempt::Accepted { reach, is_slow } => {
-                return search.settle(nothing, reach, is_slow).map(Some);
-            }
+            Attempt::Accepted(call) => return search.settle(nothing, call).map(Some),
             Attempt::Fault(fault) => faults.push((nothing, fault)),
             Attempt::Skipped => {}
             Attempt::Hopeless { .. } => return Ok(None),
@@ -516,36 +522,30 @@ impl<E, A: FnMut(&Draft, &BTreeMap<String, usize>) -> Result<Attempt, E>> ShapeS
         (self.attempt)(&supposition.draft, &sizes)
     }
 
-    /// What is left of `supposition`, accepted with this `reach`, where only what is needed is supposed. All sizes are made
-    /// smaller first if the call `is_slow`.
+    /// What is left of `supposition`, accepted as this `call`, where only what is needed is supposed. All sizes are made
+    /// smaller first if the call is slow.
     fn settle(
         &mut self,
         mut supposition: Supposition,
-        mut reach: BTreeMap<String, usize>,
-        mut is_slow: bool,
+        mut call: AcceptedCall,
     ) -> Result<Supposition, E> {
-        while is_slow && supposition.usual > SMALLEST {
+        while call.is_slow && supposition.usual > SMALLEST {
             let half = Supposition { usual: supposition.usual / 2, ..supposition.clone() };
             let quarter = Supposition { usual: supposition.usual / 4, ..supposition.clone() };
             // Sizes that have to be equal are found by moving them: to half of their number, too.
-            let Attempt::Accepted { .. } = self.attempt_with(&quarter)? else { break };
-            let Attempt::Accepted { reach: half_reach, is_slow: is_half_slow } =
-                self.attempt_with(&half)?
-            else {
-                break;
-            };
+            let Attempt::Accepted(_) = self.attempt_with(&quarter)? else { break };
+            let Attempt::Accepted(half_call) = self.attempt_with(&half)? else { break };
             supposition = half;
-            reach = half_reach;
-            is_slow = is_half_slow;
+            call = half_call;
         }
-        self.drop_needless(supposition, reach)
+        self.drop_needless(supposition, call)
     }
 
-    /// The `supposition`, accepted with this `reach`, without what need not be supposed of numbers, now that the rest is.
+    /// The `supposition`, accepted as this `call`, without what need not be supposed of numbers, now that the rest is.
     fn drop_needless(
         &mut self,
         mut supposition: Supposition,
-        mut reach: BTreeMap<String, usize>,
+        mut call: AcceptedCall,
     ) -> Result<Supposition, E> {
         let numbers = supposition.numbers.keys().cloned().map(Supposed::Number);
         let forms = supposition.forms.keys().cloned().map(Supposed::Form);
@@ -561,12 +561,14 @@ impl<E, A: FnMut(&Draft, &BTreeMap<String, usize>) -> Result<Attempt, E>> ShapeS
                 }
                 Supposed::Draw(input) => next.draft.set_draw(input, InputDraw::Usual),
             }
-            if let Attempt::Accepted { reach: next_reach, .. } = self.attempt_with(&next)? {
+            if let Attempt::Accepted(next_call) = self.attempt_with(&next)?
+                && (call.has_block_race || !next_call.has_block_race)
+            {
                 supposition = next;
-                reach = next_reach;
+                call = next_call;
             }
         }
-        self.fix_last_numbers(supposition, &reach)
+        self.fix_last_numbers(supposition, &call.reach)
     }
 
     /// The `supposition`, accepted with this `reach`, with the numbers that last dimensions are, as far as touched elements tell
@@ -582,7 +584,7 @@ impl<E, A: FnMut(&Draft, &BTreeMap<String, usize>) -> Result<Attempt, E>> ShapeS
                 continue;
             };
             let next = supposition.with_numbers(&[&size], number);
-            if matches!(self.attempt_with(&next)?, Attempt::Accepted { .. }) {
+            if matches!(self.attempt_with(&next)?, Attempt::Accepted(_)) {
                 supposition = next;
             }
         }
@@ -595,11 +597,24 @@ impl<E, A: FnMut(&Draft, &BTreeMap<String, usize>) -> Result<Attempt, E>> ShapeS
         supposition: &Supposition,
         fault: &ShapeFault,
     ) -> Result<Option<Supposition>, E> {
+        // Room in any dimension ends an access out of bounds, and in the wrong one it lets rows overlap.
+        let mut first_racy = None;
+        let mut tries_beside = 0;
         for next in supposition.list_next(fault) {
+            if first_racy.is_some() {
+                tries_beside += 1;
+            }
+            if tries_beside > MOST_TRIES_BESIDE {
+                break;
+            }
             let found = match self.attempt_once(&next)? {
-                Some(Attempt::Accepted { reach, is_slow }) => {
-                    Some(self.settle(next, reach, is_slow)?)
+                Some(Attempt::Accepted(call)) if call.has_block_race => {
+                    first_racy.get_or_insert((next, call));
+                    None
                 }
+                Some(Attempt::Accepted(call)) => Some(self.settle(next, call)?),
+                // Less would be supposed with the race.
+                Some(Attempt::Fault(_)) if first_racy.is_some() => None,
                 Some(Attempt::Fault(later)) if fault.is_behind(&later) => {
                     match supposition.find_new_form(&next) {
                         Some(form) => self.move_together(&next, form, fault, &later)?,
@@ -613,7 +628,7 @@ impl<E, A: FnMut(&Draft, &BTreeMap<String, usize>) -> Result<Attempt, E>> ShapeS
                 return Ok(found);
             }
         }
-        Ok(None)
+        first_racy.map(|(next, call)| self.settle(next, call)).transpose()
     }
 
     /// What else has to be supposed where `supposition` ends with a `fault` that was not met yet.
@@ -644,9 +659,7 @@ impl<E, A: FnMut(&Draft, &BTreeMap<String, usize>) -> Result<Attempt, E>> ShapeS
         tensors.retain(|tensor| earlier.names(tensor));
         for next in supposition.list_with_form(&tensors, form) {
             let found = match self.attempt_once(&next)? {
-                Some(Attempt::Accepted { reach, is_slow }) => {
-                    Some(self.settle(next, reach, is_slow)?)
-                }
+                Some(Attempt::Accepted(call)) => Some(self.settle(next, call)?),
                 Some(Attempt::Fault(later)) if !fault.is_behind(&later) => {
                     self.suppose_after(&next, &later)?
                 }
@@ -713,7 +726,7 @@ pub(super) mod tests {
             };
             Ok::<Attempt, ()>(match call(&shape) {
                 // All elements are touched, but of points three alone.
-                Ok(()) => Attempt::Accepted {
+                Ok(()) => Attempt::Accepted(AcceptedCall {
                     reach: draft
                         .argument_tensors()
                         .into_iter()
@@ -725,7 +738,8 @@ pub(super) mod tests {
                         })
                         .collect(),
                     is_slow: false,
-                },
+                    ..AcceptedCall::default()
+                }),
                 Err(fault) => Attempt::Fault(fault),
             })
         });
@@ -872,7 +886,7 @@ pub(super) mod tests {
             } else if dtype(draft, "x") != Some(DType::BF16) {
                 fault("\"forward\" not implemented for 'Float'", 9)
             } else {
-                Attempt::Accepted { reach: BTreeMap::new(), is_slow: false }
+                Attempt::Accepted(AcceptedCall::default())
             })
         });
         assert!(found.unwrap().is_some());
@@ -915,7 +929,7 @@ pub(super) mod tests {
         let found = find_supposition(&draft, 1 << 20, |_, sizes| {
             tried.push(sizes.clone());
             Ok::<Attempt, ()>(if sizes["mode"] == 3 {
-                Attempt::Accepted { reach: BTreeMap::new(), is_slow: false }
+                Attempt::Accepted(AcceptedCall::default())
             } else {
                 Attempt::Fault(fail("x", 3).unwrap_err())
             })
@@ -947,14 +961,49 @@ pub(super) mod tests {
     ) -> Supposition {
         let found = find_supposition(draft, 1 << 20, |draft, sizes| {
             Ok::<Attempt, ()>(match accepts(draft, sizes) {
-                Ok(()) => Attempt::Accepted {
+                Ok(()) => Attempt::Accepted(AcceptedCall {
                     reach: BTreeMap::new(),
                     is_slow: sizes.values().any(|size| *size > fast),
-                },
+                    ..AcceptedCall::default()
+                }),
                 Err(fault) => Attempt::Fault(fault),
             })
         });
         found.unwrap().unwrap()
+    }
+
+    #[test]
+    fn room_is_given_in_the_dimension_after_which_blocks_do_not_race() {
+        let body = "int h = w.size(0), l = w.size(1), k = w.size(2), n = x.size(1);";
+        let draft = draft_function("at::Tensor w, at::Tensor x", body);
+        let search = |does_race: &dyn Fn(&BTreeMap<String, usize>) -> bool| {
+            let mut tries = 0;
+            let found = find_supposition(&draft, 1 << 20, |_, sizes| {
+                tries += 1;
+                let rows = sizes["n"];
+                let has_room = sizes["h"] * sizes["l"] * sizes["k"] > 16 * 16 * 16;
+                Ok::<Attempt, ()>(match rows {
+                    17 if has_room => Attempt::Accepted(AcceptedCall {
+                        has_block_race: does_race(sizes),
+                        ..AcceptedCall::default()
+                    }),
+                    17 => Attempt::Fault(ShapeFault {
+                        reason: "out of bounds of w".to_owned(),
+                        words: split_words("out of bounds of w").map(str::to_owned).collect(),
+                        ..ShapeFault::default()
+                    }),
+                    _ => Attempt::Fault(fail("x", 5).unwrap_err()),
+                })
+            });
+            (found.unwrap().unwrap(), tries)
+        };
+        let form = Some(&LinearForm { factor: 1, offset: 1 });
+        let (free, _) = search(&|sizes| sizes["l"] != sizes["n"]);
+        assert_eq!((free.forms.get("l"), free.forms.get("h")), (form, None));
+        // Code that races whatever its sizes are is drafted, too.
+        let (racing, tries) = search(&|_| true);
+        assert_eq!(racing.forms.get("n"), form);
+        assert!(tries < 120, "{tries}");
     }
 
     #[test]
