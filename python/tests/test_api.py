@@ -286,6 +286,35 @@ def test_an_interruption_ends_the_program(stand_in: Path, tmp_path: Path) -> Non
     assert ended.exists()
 
 
+def test_an_interruption_ends_a_program_that_has_just_been_started(
+    stand_in: Path, tmp_path: Path
+) -> None:
+    started, ended = tmp_path / "started", tmp_path / "ended"
+    body = f"""
+        try:
+            open({str(started)!r}, "w").close()
+            time.sleep(60)
+        except KeyboardInterrupt:
+            open({str(ended)!r}, "w").close()
+    """
+    write_program(stand_in, body)
+    code = f"""
+import os, signal, subprocess, time, gradreplay
+start = subprocess.Popen
+def interrupted(*args, **named):
+    process = start(*args, **named)
+    while not os.path.exists({str(started)!r}):
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGINT)
+    return process
+subprocess.Popen = interrupted
+gradreplay.replay("x")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=50)
+    assert done.stderr.rstrip().endswith(b"KeyboardInterrupt"), done.stderr
+    assert ended.exists()
+
+
 # Their parts
 
 

@@ -12,7 +12,7 @@ import sys
 import sysconfig
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -101,19 +101,25 @@ def _watch(
     without = ("CLICOLOR_FORCE", "FORCE_COLOR")
     variables = {key: word for key, word in os.environ.items() if key not in without}
     try:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            # Whatever ends this process ends it, too.
-            env={**variables, "NO_COLOR": "1", "REPLAY_PARENT": str(os.getpid()), **environment},
-            text=True,
-            encoding="utf-8",
-            errors="replace",
-            # One interruption reaches it, whoever gets that of the terminal.
-            start_new_session=True,
-        )
+        with _held_interruptions() as held:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                # Whatever ends this process ends it, too.
+                env={
+                    **variables,
+                    "NO_COLOR": "1",
+                    "REPLAY_PARENT": str(os.getpid()),
+                    **environment,
+                },
+                text=True,
+                encoding="utf-8",
+                errors="replace",
+                # One interruption reaches it, whoever gets that of the terminal.
+                start_new_session=True,
+            )
     except OSError as error:
         raise ProgramError(
             f"cannot start {command[0]}: {error.strerror}",
@@ -126,6 +132,8 @@ def _watch(
     reading.start()
     reader, messages = ErrorReader(), list[str]()
     try:
+        if held:
+            signal.raise_signal(signal.SIGINT)
         for line in process.stderr:
             if not reader.takes(line.rstrip("\n")):
                 messages = [*messages[-9:], line.rstrip("\n")]
@@ -137,6 +145,22 @@ def _watch(
         for stream in (process.stderr, stdout):
             stream.close()
     return code, "".join(output), reader, messages
+
+
+@contextlib.contextmanager
+def _held_interruptions() -> Iterator[list[int]]:
+    """Notes Ctrl-C for the length of a block, in which a program starts that nobody could end yet."""
+    held: list[int] = []
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or not callable(signal.getsignal(signal.SIGINT)):
+        # Other threads are not interrupted, nor is anything where it is ignored.
+        yield held
+        return
+    usual = signal.signal(signal.SIGINT, lambda number, _: held.append(number))
+    try:
+        yield held
+    finally:
+        signal.signal(signal.SIGINT, usual)
 
 
 def _tell(line: str) -> None:
