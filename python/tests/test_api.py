@@ -266,8 +266,9 @@ def test_the_program_ends_when_python_is_ended(demo: Demo) -> None:
     pytest.fail("it goes on")
 
 
-def test_an_interruption_ends_the_program(stand_in: Path, tmp_path: Path) -> None:
-    started, ended = tmp_path / "started", tmp_path / "ended"
+def write_interruptible(stand_in: Path, folder: Path) -> tuple[Path, Path]:
+    """Writes a program that an interruption ends; the files that it makes at its start and then."""
+    started, ended = folder / "started", folder / "ended"
     body = f"""
         try:
             open({str(started)!r}, "w").close()
@@ -276,6 +277,11 @@ def test_an_interruption_ends_the_program(stand_in: Path, tmp_path: Path) -> Non
             open({str(ended)!r}, "w").close()
     """
     write_program(stand_in, body)
+    return started, ended
+
+
+def test_an_interruption_ends_the_program(stand_in: Path, tmp_path: Path) -> None:
+    started, ended = write_interruptible(stand_in, tmp_path)
     code = "import gradreplay; gradreplay.replay('x')"
     with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE) as script:
         while not started.exists():
@@ -289,15 +295,7 @@ def test_an_interruption_ends_the_program(stand_in: Path, tmp_path: Path) -> Non
 def test_an_interruption_ends_a_program_that_has_just_been_started(
     stand_in: Path, tmp_path: Path
 ) -> None:
-    started, ended = tmp_path / "started", tmp_path / "ended"
-    body = f"""
-        try:
-            open({str(started)!r}, "w").close()
-            time.sleep(60)
-        except KeyboardInterrupt:
-            open({str(ended)!r}, "w").close()
-    """
-    write_program(stand_in, body)
+    started, ended = write_interruptible(stand_in, tmp_path)
     code = f"""
 import os, signal, subprocess, time, gradreplay
 start = subprocess.Popen
