@@ -80,10 +80,16 @@ fn sum_squares(view: &TensorView, range: Range<usize>) -> Squares {
 
 /// The elements of `view` other than zero, NaN included.
 pub fn count_nonzero(view: &TensorView) -> u64 {
+    let parts = measure_parts(view.len(), |range| count_nonzero_in(view, range));
+    parts.into_iter().sum()
+}
+
+/// Those of them in `range`.
+fn count_nonzero_in(view: &TensorView, range: Range<usize>) -> u64 {
     let mut values = [0.0; BLOCK];
     let mut count = 0;
-    for first in (0..view.len()).step_by(BLOCK) {
-        let values = &mut values[..BLOCK.min(view.len() - first)];
+    for first in range.clone().step_by(BLOCK) {
+        let values = &mut values[..BLOCK.min(range.end - first)];
         view.read(first, values);
         count += values.iter().filter(|value| **value != 0.0).count() as u64;
     }
@@ -192,6 +198,15 @@ mod tests {
         let view = TensorView { dtype: DType::F32, shape: &[2], bytes: &bytes };
         let units = [2f64.powi(-22), 2f64.powi(-21)].map(|unit| unit * unit);
         assert_eq!(relative_half_unit(&view), (units[0] + units[1]).sqrt() / 2.0 / 5.0);
+    }
+
+    #[test]
+    fn numbers_other_than_zero_are_counted_in_every_part() {
+        let count = 600_001;
+        let number = |index: usize| if index.is_multiple_of(3) { 0.0f32 } else { f32::NAN };
+        let bytes: Vec<u8> = (0..count).flat_map(|index| number(index).to_le_bytes()).collect();
+        let view = TensorView { dtype: DType::F32, shape: &[count], bytes: &bytes };
+        assert_eq!(count_nonzero(&view), 400_000);
     }
 
     #[test]
