@@ -73,7 +73,7 @@ def test_what_jax_compiled_is_kept(project: Project) -> None:
 def test_jax_sets_the_rounding_mode_back_which_saves_the_call(project: Project) -> None:
     project.write_program(STEP, options=OPTIONS)
     up = project.run(project.inputs(x=X), rounding="up")
-    assert up.answer == {"rounding": "reset"}, up.stderr
+    assert up.answer == {"call": "waiting", "rounding": "reset"}, up.stderr
     assert up.outputs == {}
 
 

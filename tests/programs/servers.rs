@@ -143,6 +143,25 @@ fn replays_with_moved_inputs_share_a_process_and_give_the_same() {
 }
 
 #[test]
+fn other_roundings_are_asked_for_no_more_once_the_framework_ignores_them() {
+    let env = serving("", "");
+    let asked = env.repo.beside("asked");
+    let kernel =
+        |scale: &str| env.kernel(&format!("divide 3\ndeaf {}\nscale {scale}", asked.display()));
+    let good = kernel("1");
+    for number in 1..6 {
+        kernel(&format!("1.000000{number}"));
+    }
+    let bad = kernel("1.5");
+    let found =
+        env.replay(&["bisect", "fixtures/tiny", "--good", &good, "--bad", &bad, "--jobs", "1"]);
+    assert!(found.stdout.contains("first bad commit: Make it divide 3"), "{}", found.text());
+    let asked = fs::read_to_string(asked).unwrap();
+    // Both revisions of the first comparison, and a twin; five are compared.
+    assert!(asked.lines().count() <= 12, "{asked}");
+}
+
+#[test]
 fn a_program_that_keeps_something_of_a_replay_has_a_process_for_each() {
     let (alone, ..) = checked("simple", "", &[]);
     let (counted, processes, replays) = checked("", "count", &[]);

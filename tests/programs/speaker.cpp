@@ -201,6 +201,11 @@ static int replay(const Request& request) {
   if (has("grid")) answer = "{\"order\":\"applied\"}";
   if (has("orders")) std::ofstream(argument("orders"), std::ios::app) << request.order << " ";
   if (has("reset") && request.rounding != "nearest") answer = "{\"rounding\":\"reset\"}";
+  if (has("deaf") && request.rounding != "nearest") {
+    std::ofstream(argument("deaf"), std::ios::app) << request.rounding << "\n";
+    std::ofstream(request.answer) << "{\"call\":\"waiting\",\"rounding\":\"reset\"}";
+    return 0;
+  }
   // As an index that was read outside of a tensor.
   if (has("call")) {
     std::ofstream(request.answer) << "{\"call\":\"" << argument("call") << "\"}";

@@ -94,6 +94,8 @@ class Answer:
     """What a replay says besides its outputs."""
 
     error: Fault | None = None
+    # Whether the function was not called, as its arithmetic would not round as asked.
+    is_waiting: bool = False
     rounding: Obeyed | None = None
     # Whether other numbers were rounded to integers than those of the record.
     other_roundings: bool = False
@@ -113,6 +115,8 @@ class Answer:
         content: dict[str, Any] = {}
         if self.error is not None:
             content["error"] = fault_as_json(self.error)
+        if self.is_waiting:
+            content["call"] = "waiting"
         if self.rounding is not None:
             content["rounding"] = self.rounding
         if self.other_roundings:

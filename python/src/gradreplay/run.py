@@ -92,6 +92,7 @@ def _outputs(harness: Harness, request: Request, place: Place, answer: Answer) -
     with directing as rounding:
         if rounding.is_known:
             # The call would tell nothing: it is not made.
+            answer.is_waiting = True
             answer.rounding = rounding.obeyed
             return {}
         recorder = Recorder(place) if request.check == "accesses" else None

@@ -132,6 +132,8 @@ impl Backend for Programs {
         let checks_accesses = precision == Precision::Checked;
         let wide = (precision == Precision::Shadow).then_some(project.spec.precision);
         let series = wide.and_then(|_| project.name_series()).map(ProgramSeries::new);
+        let obeys_roundings =
+            shared.runner.device() == ProgramDevice::Cpu && !project.ignores_roundings();
         let is_settled = wide != Some(DType::F64) || !project.spec.widen_casts;
         let widens = Mutex::new(is_settled.then_some(false));
         let why_kept = OnceLock::new();
@@ -142,6 +144,7 @@ impl Backend for Programs {
             sources,
             wide,
             checks_accesses,
+            obeys_roundings,
             widens,
             why_kept,
             lacks_orders: AtomicBool::new(false),
@@ -161,6 +164,9 @@ struct ProgramVariant {
     wide: Option<DType>,
     /// Whether the program looks at its accesses to memory.
     checks_accesses: bool,
+    /// Whether its arithmetic may round in other directions: a GPU rounds as its instructions say, and another variant
+    /// may have shown before that the framework does not.
+    obeys_roundings: bool,
     /// Whether the twin widens explicit casts. Its first replay settles it.
     widens: Mutex<Option<bool>>,
     /// Why it does not, where it failed so.
@@ -311,8 +317,7 @@ impl Variant for ProgramVariant {
     fn can(&self, ability: Ability) -> bool {
         match ability {
             Ability::Poison | Ability::PoisonAround => true,
-            // A GPU rounds as its instructions say.
-            Ability::Rounding => self.shared.runner.device() == ProgramDevice::Cpu,
+            Ability::Rounding => self.obeys_roundings,
             // Slopes of a twin need more digits than float32 has.
             Ability::Step => self.wide != Some(DType::F32),
             Ability::Nudge => self.wide.is_none(),

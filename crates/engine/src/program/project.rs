@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::environment::{is_deciding_variable, program_environment, set_variable};
 use super::error::{PrintedTail, last_line};
@@ -50,6 +51,8 @@ pub struct HarnessProgram {
     pub(super) servers: Servers,
     device: ProgramDevice,
     pub(super) folders: ProgramFolders,
+    /// Whether a replay has told before its call that its arithmetic does not round in other directions.
+    ignores_roundings: AtomicBool,
 }
 
 /// The folders of replay in which a program's commands find and leave their files.
@@ -103,6 +106,7 @@ impl HarnessProgram {
             servers,
             device,
             folders,
+            ignores_roundings: AtomicBool::new(false),
         };
         if project.image.is_some() {
             project.keep_cache_folder(user);
@@ -127,6 +131,16 @@ impl HarnessProgram {
     /// Ends the staying processes of `series`.
     pub fn end_series(&self, series: u64) {
         self.servers.end_series(series);
+    }
+
+    /// Whether its arithmetic is known to ignore the rounding mode of the processor, at every revision.
+    pub fn ignores_roundings(&self) -> bool {
+        self.ignores_roundings.load(Ordering::Relaxed)
+    }
+
+    /// Notes that it does.
+    pub(super) fn note_ignored_roundings(&self) {
+        self.ignores_roundings.store(true, Ordering::Relaxed);
     }
 
     /// A hash of everything behind the results, besides tree and inputs.

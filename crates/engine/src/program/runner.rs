@@ -436,6 +436,11 @@ impl Runner {
         let stderr = String::from_utf8_lossy(&finished.stderr);
         let message = last_line(&stderr);
         let source = PrintedTail::beside(message.as_deref(), &stderr);
+        let is_directed =
+            matches!(replay.request.rounding, Rounding::Down | Rounding::Up | Rounding::TowardZero);
+        if code == 0 && is_directed && answer.call == Some(CallState::Waiting) {
+            replay.project.note_ignored_roundings();
+        }
         match code {
             // Results of the usual rounding or order tell nothing of another.
             0 if replay.request.rounding != Rounding::Nearest
