@@ -143,6 +143,35 @@ fn replays_with_moved_inputs_share_a_process_and_give_the_same() {
 }
 
 #[test]
+fn nudged_inputs_share_a_process_unless_it_keeps_something_of_a_replay() {
+    let nudged = |behaviour: &str, words: &str| {
+        let env = serving(behaviour, "");
+        let trace = env.repo.beside("trace");
+        let words = format!("divide 3\nreset\nnative-alone\ntrace {}\n{words}", trace.display());
+        let base = env.kernel(&words);
+        let got = env.kernel(&format!("{words}\nscale 1.0000001"));
+        let text = env.replay(&["diff", "fixtures/tiny", &base, &got]).text();
+        let outputs = text.split_once("\n\noutputs").expect("a comparison").1.to_owned();
+        let traced = fs::read_to_string(trace).unwrap();
+        let mut processes: Vec<&str> = traced.lines().collect();
+        let replays = processes.len();
+        processes.sort_unstable();
+        processes.dedup();
+        (outputs, replays - processes.len())
+    };
+    let (alone, saved) = nudged("simple", "");
+    assert_eq!(saved, 0);
+    let (shared, saved) = nudged("", "");
+    assert_eq!(shared, alone);
+    // Of two revisions four nudges and a repetition each.
+    assert!((4..=8).contains(&saved), "{saved}");
+    let (counted, saved) = nudged("", "count");
+    assert_eq!(counted, nudged("simple", "count").0);
+    // Two more in the process that has shown it.
+    assert_eq!(saved, 4);
+}
+
+#[test]
 fn other_roundings_are_asked_for_no_more_once_the_framework_ignores_them() {
     let env = serving("", "");
     let asked = env.repo.beside("asked");

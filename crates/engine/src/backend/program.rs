@@ -131,7 +131,8 @@ impl Backend for Programs {
         let sources = sources.clone();
         let checks_accesses = precision == Precision::Checked;
         let wide = (precision == Precision::Shadow).then_some(project.spec.precision);
-        let series = wide.and_then(|_| project.name_series()).map(ProgramSeries::new);
+        let series = project.name_series();
+        let series = series.map(|name| ProgramSeries::new(name, wide.is_none()));
         let obeys_roundings =
             shared.runner.device() == ProgramDevice::Cpu && !project.ignores_roundings();
         let is_settled = wide != Some(DType::F64) || !project.spec.widen_casts;
@@ -173,7 +174,7 @@ struct ProgramVariant {
     why_kept: OnceLock<String>,
     /// Whether a replay has shown that it has no grid to run in another order, or cannot.
     lacks_orders: AtomicBool,
-    /// The replays of a twin with moved inputs, if one process may make several.
+    /// The replays with moved inputs, if one process may make several.
     series: Option<ProgramSeries>,
     /// What all replays opened of the tree.
     opened: OpenedFiles,
@@ -391,6 +392,8 @@ impl Variant for ProgramVariant {
             None => Begun::default(),
         };
         let count = begun_series.runs.len();
+        let is_one_enough = begun_series.is_faster_than_start(modes.len() - count);
+        let at_once = if is_one_enough { 1 } else { at_once };
         let mut ready = begun_series.runs.into_iter().enumerate();
         ready.try_for_each(|(index, run)| take(index, self.finished(run)))?;
         let remaining_modes = &modes[count..];

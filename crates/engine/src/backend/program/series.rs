@@ -13,6 +13,8 @@ const AS_FAR: f64 = 8.0;
 /// The replays of one variant in shared processes.
 pub(super) struct ProgramSeries {
     name: u64,
+    /// Whether each bit of them counts: they tell of noise.
+    is_native: bool,
     /// Whether they may, once it is known.
     proven: Mutex<Option<bool>>,
 }
@@ -26,9 +28,17 @@ pub(super) struct Begun {
     pub runs: Vec<Run>,
 }
 
+impl Begun {
+    /// Whether its process makes `count` runs more sooner than another process could begin.
+    pub(super) fn is_faster_than_start(&self, count: usize) -> bool {
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        matches!(&self.runs[..], [first, second] if second.call.saturating_mul(count) <= first.call)
+    }
+}
+
 impl ProgramSeries {
-    pub(super) fn new(name: u64) -> ProgramSeries {
-        ProgramSeries { name, proven: Mutex::new(None) }
+    pub(super) fn new(name: u64, is_native: bool) -> ProgramSeries {
+        ProgramSeries { name, is_native, proven: Mutex::new(None) }
     }
 
     pub(super) fn name(&self) -> u64 {
@@ -60,7 +70,8 @@ impl ProgramSeries {
                 (self.make_completed_run(second, &make), self.make_completed_run(first, &make))
         {
             may = base.gives_the_bits_of(&repeated_run)
-                || make(first, None).is_ok_and(|alone| is_as_near(base, &repeated_run, &alone));
+                || !self.is_native
+                    && make(first, None).is_ok_and(|alone| is_as_near(base, &repeated_run, &alone));
             runs.extend(Some(next).filter(|_| may));
         }
         *proven = Some(may);
@@ -84,9 +95,9 @@ impl ProgramSeries {
     }
 }
 
-/// Whether `mode` moves the inputs of a twin.
+/// Whether `mode` moves the inputs.
 fn is_moved(mode: &Mode) -> bool {
-    matches!(mode.change, InputChange::Step(_) | InputChange::Line(_))
+    matches!(mode.change, InputChange::Nudge { .. } | InputChange::Step(_) | InputChange::Line(_))
 }
 
 /// Whether `repeated_run` is about as near to `base` as `alone`, a repetition in a process of its own: a device may
