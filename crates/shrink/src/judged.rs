@@ -37,7 +37,7 @@ pub(super) fn find_worst(findings: Vec<Finding>) -> Option<Finding> {
 }
 
 /// The findings of `trial`, beside the trusted `base` if there is one. `wanted` is the one that is asked for, if one is:
-/// only what shows its kind is measured.
+/// only what shows its kind is measured. A trial that is `probably_untestable` is replayed before `base` is.
 ///
 /// # Errors
 /// [`ReplayError`] if the machine is at fault.
@@ -46,7 +46,11 @@ pub(super) fn judge_findings(
     base: Option<&Trial>,
     check: AccessCheck,
     wanted: Option<&Finding>,
+    probably_untestable: bool,
 ) -> Result<Judged, ReplayError> {
+    if probably_untestable && let Status::Untestable { reason, .. } = &trial.outcome()?.status {
+        return Ok(Judged::Untestable { reason: reason.clone() });
+    }
     if let Some((base, output)) = base.zip(wanted.and_then(find_compared_output))
         && has_same_output_bits(base, trial, output)?
     {

@@ -152,7 +152,7 @@ impl FixtureShrinker<'_> {
     pub fn shrink(&self, listener: &mut TryListener<'_>) -> Result<ShrinkAnswer, ShrinkError> {
         // Outputs of the whole fixture say nothing about those of a part.
         let whole = self.fixture.without_known_outputs();
-        let judged = self.judge(Arc::new(Subject::new(whole)), &self.lab, None)?;
+        let judged = self.judge(Arc::new(Subject::new(whole)), &self.lab, None, false)?;
         let findings = match judged {
             Judged::Findings(findings) => findings,
             Judged::Untestable { reason } => return Ok(ShrinkAnswer::Untestable { reason }),
@@ -169,6 +169,7 @@ impl FixtureShrinker<'_> {
             finding,
             listener,
             tries: 0,
+            last_answer: None,
             answers: HashMap::new(),
             kept: HashMap::new(),
             best: None,
@@ -181,10 +182,11 @@ impl FixtureShrinker<'_> {
         subject: Arc<Subject>,
         lab: &Arc<Lab>,
         wanted: Option<&Finding>,
+        probably_untestable: bool,
     ) -> Result<Judged, ReplayError> {
         let trial = lab.trial(&subject, &self.sources);
         let base = self.trusted.as_ref().map(|trusted| lab.trial(&subject, trusted));
-        judge_findings(&trial, base.as_ref(), self.check, wanted)
+        judge_findings(&trial, base.as_ref(), self.check, wanted, probably_untestable)
     }
 }
 
@@ -196,6 +198,8 @@ struct CutSearch<'s, 'l, 'f> {
     finding: Finding,
     listener: &'l mut TryListener<'f>,
     tries: usize,
+    /// Cuts that cannot be tested come in rows.
+    last_answer: Option<TestAnswer>,
     answers: HashMap<InputCut, TestAnswer>,
     /// The finding on each cut that shows it.
     kept: HashMap<InputCut, Finding>,
@@ -499,6 +503,7 @@ impl CutSearch<'_, '_, '_> {
             Err(error) => return Err(error.into()),
         };
         self.tries += 1;
+        self.last_answer = Some(answer);
         self.answers.insert(cut, answer);
         let names = self.cuttable.iter().map(|size| size.name.as_str());
         let tried = TriedCut {
@@ -549,7 +554,10 @@ impl CutSearch<'_, '_, '_> {
             Err(error) => return Err(error),
         };
         let subject = Arc::new(Subject::new(fixture));
-        let findings = match self.shrinker.judge(subject.clone(), lab, Some(&self.finding)) {
+        let probably_untestable = self.last_answer == Some(TestAnswer::Skip);
+        let judged =
+            self.shrinker.judge(subject.clone(), lab, Some(&self.finding), probably_untestable);
+        let findings = match judged {
             Ok(Judged::Findings(findings)) => findings,
             Ok(Judged::Untestable { reason }) => return Ok(CutJudgement::Untestable(reason)),
             // It called the revision with the whole fixture.
