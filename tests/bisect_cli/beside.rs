@@ -118,6 +118,7 @@ fn a_log_compares_what_can_be_compared_behind_a_failure() {
 
     changed sources and no output:
       [C3] c3
+        failed as before it: unwritten: 1 of 4 elements of y, first at [1]
 
     races were not looked for: `--check auto` looks for them
     4 changes at 4 commits of 5 commits, 6 variants replayed

@@ -12,7 +12,7 @@ use super::range::Range;
 use super::workers::PlannedSearch;
 use super::{BisectError, Bisection, On, SearchTarget};
 use replay_engine::judge::{Accesses, Judgement, OutputPicture, Verdict};
-use replay_engine::trial::{AccessCheck, Status};
+use replay_engine::trial::{AccessCheck, Failure, Status};
 use replay_history::{Commit, CommitId, History};
 use replay_search::survey_graph;
 use view::FixtureSurvey;
@@ -33,6 +33,9 @@ pub struct LogReport {
     /// Commits with changed sources and the same outputs on all fixtures, whatever their messages announce.
     #[serde(skip)]
     pub acquitted: Vec<Commit>,
+    /// The failures of those, in topological order: they fail as the commits before them.
+    #[serde(skip)]
+    pub failing: Vec<FailingCommit>,
     /// Variants untestable on all fixtures.
     pub untested: usize,
     /// For each fixture with captured outputs: the commits with the same outputs.
@@ -55,6 +58,15 @@ pub struct UntestedCommit {
     pub fixture: String,
     pub commit: Commit,
     pub reason: String,
+}
+
+/// A commit that fails as the one before it.
+#[derive(Clone, Debug)]
+pub struct FailingCommit {
+    /// The fixture's name.
+    pub fixture: String,
+    pub commit: Commit,
+    pub failure: Failure,
 }
 
 /// A change of the outputs of a fixture.
@@ -167,6 +179,7 @@ fn survey_commits(
     let work = survey_graph(&range.graph, &include, &exclude, bisection.first_parent);
     let mut changes = Vec::new();
     let mut acquitted = Vec::new();
+    let mut failing = Vec::new();
     let mut untestable = Vec::new();
     let mut untested: BTreeSet<u32> = work.runs.iter().copied().collect();
     let mut unchecked = Vec::new();
@@ -183,6 +196,7 @@ fn survey_commits(
         changes.extend(view.changes(&work.edges)?);
         captured.extend(find_captured(bisection, target, &view.replayed()?)?);
         acquitted.append(&mut view.acquitted);
+        failing.append(&mut view.failing);
         unchecked.extend(work.runs.iter().filter_map(|&run| view.unchecked(run)));
     }
     let place: HashMap<CommitId, usize> = range.ids.iter().copied().zip(0..).collect();
@@ -190,6 +204,10 @@ fn survey_commits(
     acquitted.retain(|commit: &Commit| changes.iter().all(|change| change.commit.id != commit.id));
     acquitted.sort_by_key(|commit| place[&commit.id]);
     acquitted.dedup_by_key(|commit| commit.id);
+    failing.retain(|failing: &FailingCommit| {
+        acquitted.iter().any(|commit| commit.id == failing.commit.id)
+    });
+    failing.sort_by_key(|failing| place[&failing.commit.id]);
     untestable
         .sort_by_key(|untestable_commit: &UntestedCommit| place[&untestable_commit.commit.id]);
     let lineage = if bisection.illustrated {
@@ -204,6 +222,7 @@ fn survey_commits(
         untestable,
         changes,
         acquitted,
+        failing,
         untested: untested.len(),
         captured,
         unchecked: unchecked.first().cloned().map(|reason| (unchecked.len(), reason)),

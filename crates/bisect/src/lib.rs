@@ -45,7 +45,9 @@ pub use along::Along;
 pub use axis::{AxisAtRevision, EnvironmentAxis, MakeEnvironment};
 pub use both::{BothEnds, BothReport, Corners, Pair, Side, TestedPair, WaySearch, Whereabouts};
 pub use captured::CapturedBy;
-pub use changes::{LogChange, LogReport, LogStep, LogWork, Repair, UntestedCommit, survey_range};
+pub use changes::{
+    FailingCommit, LogChange, LogReport, LogStep, LogWork, Repair, UntestedCommit, survey_range,
+};
 pub use conclusion::{Behind, Culprit, SearchEnd, SearchReport, Tested};
 pub use direction::{BisectEnds, Direction};
 pub use gradient_sides::GradientSides;

@@ -61,10 +61,12 @@ pub fn render_log_text(report: &LogReport) -> Text {
     }
     if !report.acquitted.is_empty() {
         out.line("changed sources and no output:");
-        report
-            .acquitted
-            .iter()
-            .for_each(|commit| out.line(ReportLine::from("  ").and(render_commit_title(commit))));
+        for commit in &report.acquitted {
+            out.line(ReportLine::from("  ").and(render_commit_title(commit)));
+            for line in failing_lines(report, commit) {
+                out.line(ReportLine::from("    ").styled(RED, line));
+            }
+        }
         out.line(ReportLine::new());
     }
     write_untestable_commits(&mut out, report);
@@ -96,6 +98,16 @@ pub(super) fn leaves_races_open(report: &LogReport) -> bool {
 
 fn render_commit_title(commit: &Commit) -> ReportLine {
     ReportLine::with_style(COMMIT, &commit.short).and(format!(" {}", commit.subject))
+}
+
+/// The failures of `commit`, which changes no output: those of the commit before it.
+pub(super) fn failing_lines(report: &LogReport, commit: &Commit) -> Vec<String> {
+    let of_commit = report.failing.iter().filter(|failing| failing.commit.id == commit.id);
+    let mut lines: Vec<String> = of_commit
+        .map(|failing| format!("failed as before it: {}", describe_failure(&failing.failure)))
+        .collect();
+    lines.dedup();
+    lines
 }
 
 /// Adds the untestable commits without a change of their own.

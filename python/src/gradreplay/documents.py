@@ -546,6 +546,13 @@ class Explanation(Report):
 
 
 @dataclass(frozen=True, kw_only=True)
+class FailedAsBefore:
+    fixture: str
+    commit: Revision
+    failure: Failure
+
+
+@dataclass(frozen=True, kw_only=True)
 class FailureEndsByChance:
     """It completes, and a repetition fails."""
 
@@ -1236,6 +1243,7 @@ class Log(Report):
     changes: tuple[Change, ...]
     captured: tuple[CapturedOutputs, ...]
     changed_nothing: tuple[Revision, ...]
+    failed_as_before: tuple[FailedAsBefore, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -2125,6 +2133,7 @@ class SearchLog:
     changes: tuple[Change, ...]
     captured: tuple[CapturedOutputs, ...]
     changed_nothing: tuple[Revision, ...]
+    failed_as_before: tuple[FailedAsBefore, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::{LogChange, Repair, UntestedCommit};
+use super::{FailingCommit, LogChange, Repair, UntestedCommit};
 use crate::captured;
 use crate::probe::{Sources, describe_misfit};
 use crate::range::Range;
@@ -38,6 +38,8 @@ pub(super) struct FixtureSurvey<'a> {
     defects: BTreeSet<u32>,
     /// Commits without a changed output.
     pub(super) acquitted: Vec<Commit>,
+    /// Those of them that fail as the commits before them.
+    pub(super) failing: Vec<FailingCommit>,
     /// The base of the last comparison: the next commit often needs it too.
     trusted: Option<Trial>,
 }
@@ -60,6 +62,7 @@ impl<'a> FixtureSurvey<'a> {
             trail: HashMap::new(),
             defects: BTreeSet::new(),
             acquitted: Vec::new(),
+            failing: Vec::new(),
             trusted: None,
         }
     }
@@ -232,6 +235,13 @@ impl<'a> FixtureSurvey<'a> {
         };
         if is_unchanged_replay(&before, &after) {
             self.acquitted.push(self.commit(commit)?);
+            if let Status::Failed(failures) = after.outcome.status
+                && let Some(failure) = failures.into_iter().next()
+            {
+                let fixture = self.target.subject.fixture.name.clone();
+                let commit = self.commit(commit)?;
+                self.failing.push(FailingCommit { fixture, commit, failure });
+            }
             return Ok(None);
         }
         let (judgement, pictures) = self.judge(base, commit, self.bisection.illustrated)?;

@@ -4,7 +4,8 @@ use maud::{Markup, html};
 
 use super::super::captured_by::captured_lines;
 use super::super::changes::{
-    NOT_CHECKED, change_lines, leaves_races_open, render_change_verdict, summarise_log,
+    NOT_CHECKED, change_lines, failing_lines, leaves_races_open, render_change_verdict,
+    summarise_log,
 };
 use super::super::judgement::{describe_launch_change, verdict_name};
 use super::super::spans::ReportLine;
@@ -35,6 +36,7 @@ fn build_log_head(report: &LogReport, request: &LogRequest<'_>) -> PageHead {
     let mood = match worst {
         _ if nothing => Mood::Untold,
         Some(worst) => worst.into(),
+        None if !report.failing.is_empty() => Verdict::Failed.into(),
         None => Mood::Good,
     };
     let verdict = match report.commits {
@@ -171,7 +173,10 @@ fn render_unchanged_commits(report: &LogReport) -> Markup {
                 h2 { "Changed sources and no output" }
                 ul class="lines" {
                     @for known in &report.acquitted {
-                        li { (render_commit(known)) }
+                        li {
+                            (render_commit(known))
+                            @for line in failing_lines(report, known) { pre { (line) } }
+                        }
                     }
                 }
             }

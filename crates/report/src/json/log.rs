@@ -9,7 +9,7 @@ use super::{
 use crate::{LogRequest, Revision, RunRecord};
 use replay_bisect::{LogChange, LogReport, Repair};
 use replay_engine::judge::{LaunchChange, Verdict};
-use replay_engine::trial::Status;
+use replay_engine::trial::{Failure, Status};
 
 /// The version of the document; it grows when a field changes its meaning or goes.
 const SCHEMA: &str = "replay-log/1";
@@ -39,6 +39,14 @@ pub(super) struct LogTold<'a> {
     changes: Vec<ChangeTold<'a>>,
     captured: Vec<CapturedOutputs<'a>>,
     changed_nothing: Vec<Revision>,
+    failed_as_before: Vec<FailedAsBefore<'a>>,
+}
+
+#[derive(Serialize, schemars::JsonSchema)]
+struct FailedAsBefore<'a> {
+    fixture: &'a str,
+    commit: Revision,
+    failure: &'a Failure,
 }
 
 #[derive(Serialize, schemars::JsonSchema)]
@@ -89,6 +97,11 @@ pub(super) fn build_json_log(report: &LogReport) -> LogTold<'_> {
         commit: untested.commit.clone().into(),
         reason: &untested.reason,
     });
+    let failing = report.failing.iter().map(|failing| FailedAsBefore {
+        fixture: &failing.fixture,
+        commit: failing.commit.clone().into(),
+        failure: &failing.failure,
+    });
     LogTold {
         commits: report.commits,
         variants: report.variants,
@@ -99,6 +112,7 @@ pub(super) fn build_json_log(report: &LogReport) -> LogTold<'_> {
         changes: report.changes.iter().map(build_json_change).collect(),
         captured: captured_outputs(&report.captured),
         changed_nothing: revisions_from_commits(&report.acquitted),
+        failed_as_before: failing.collect(),
     }
 }
 
