@@ -6,12 +6,13 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use replay::cache::Cache;
-use replay::compile::{Compiler, DeviceToolchain};
+use replay::compile::{CompileError, Compiler, DeviceModule, DeviceToolchain};
 use replay::cuda::{Module, Nvrtc, SearchPath};
 use replay::environment::{Environment, EnvironmentChange, EnvironmentError, UserShell, Workshop};
 use replay::fixture::{self, Fixture};
 use replay::foreign::Keeper;
 use replay::history::{SourceSpec, source_set_from_dir};
+use replay::process::walls::{Sandbox, WallOffer, Walls};
 use replay::tensor::DType;
 
 use crate::common::gpu_lab::program;
@@ -33,6 +34,12 @@ int nvrtcCompileProgram(void* p, int count, const char* const* options) {
     for (int i = 0; i < count; i++)
         if (strstr(options[i], "--include-path") && strstr(options[i], "cuda-"))
             used += snprintf(code + used, sizeof code - used, " %s", strstr(options[i], "cuda-"));
+    for (int i = 0; i < count; i++) {
+        if (strncmp(options[i], "--define-macro=READ=", 20) != 0) continue;
+        FILE* file = fopen(options[i] + 20, "r");
+        used += snprintf(code + used, sizeof code - used, file ? " read" : " refused");
+        if (file) fclose(file);
+    }
     return 0;
 }
 int nvrtcGetLoweredName(void* p, const char* name, const char** lowered) { *lowered = name; return 0; }
@@ -147,12 +154,16 @@ impl Place {
         self.workshop().make(&fixture.harness.axes[0], value, &fixture)
     }
 
-    /// The module of `toolchain`, and its key.
-    fn compile(&self, toolchain: &DeviceToolchain) -> (String, String) {
+    fn try_compile(&self, toolchain: &DeviceToolchain) -> Result<DeviceModule, CompileError> {
         let harness = self.fixture().harness;
         let spec = SourceSpec { sources: harness.sources.clone(), ..SourceSpec::default() };
         let sources = source_set_from_dir(self.folder.path(), &spec).unwrap();
-        let module = toolchain.compile(&harness, &sources, None).unwrap();
+        toolchain.compile(&harness, &sources, None)
+    }
+
+    /// The code of the module of `toolchain`, and its key.
+    fn compile(&self, toolchain: &DeviceToolchain) -> (String, String) {
+        let module = self.try_compile(toolchain).unwrap();
         let code = Module::decode(&fs::read(&module.path).unwrap()).unwrap().code;
         (String::from_utf8(code).unwrap(), module.key)
     }
@@ -199,6 +210,64 @@ fn an_installation_compiles_with_its_own_headers_and_has_a_key_of_its_own() {
          /cuda-second/targets/x86_64-linux/lib/libnvrtc.so, which this process works with"
     );
     assert!(again.hint().unwrap().contains("name one of each version"));
+}
+
+/// Puts `count` wide walls around the rest of this thread.
+fn enter_walls(count: usize) {
+    let everything = Walls { writable: vec!["/".into()], ..Walls::default() };
+    for _ in 0..count {
+        everything.enter().unwrap();
+    }
+}
+
+#[test]
+fn nvrtc_reads_the_sources_and_nothing_of_the_user() {
+    if !WallOffer::of_this_system().files {
+        return;
+    }
+    let place = Place::new(r#"["./cuda-walled", "./other"]"#);
+    place.add_library("cuda-walled/libnvrtc.so.12", 1011);
+    fs::write(place.path("secret"), "").unwrap();
+    let harness = fs::read_to_string(place.path("replay.toml")).unwrap();
+    let compile = |path: &str, sandbox: Sandbox| {
+        let defines = format!("defines = [\"READ={path}\"]\n");
+        fs::write(place.path("replay.toml"), defines + &harness).unwrap();
+        let nvrtc = nvrtc_of(&place.make("./cuda-walled").unwrap());
+        let toolchain = DeviceToolchain::new(nvrtc, &SearchPath::default(), "sm_90", &place.cache);
+        place.compile(&toolchain.with_sandbox(sandbox))
+    };
+    let secret = place.path("secret").display().to_string();
+    for path in [secret.as_str(), "/proc/self/environ", "/etc/hostname"] {
+        let (walled, walled_key) = compile(path, Sandbox::AsOffered);
+        let (open, open_key) = compile(path, Sandbox::Off);
+        assert_eq!([walled, open], ["by 12.1011 refused", "by 12.1011 read"], "{path}");
+        assert_ne!(walled_key, open_key);
+    }
+    assert_eq!(compile("/proc/cpuinfo", Sandbox::AsOffered).0, "by 12.1011 read");
+}
+
+#[test]
+fn walls_that_the_system_refuses_to_nvrtc_are_the_machine_s_fault() {
+    if !WallOffer::of_this_system().files {
+        return;
+    }
+    let place = Place::new(r#"["./cuda-deep", "./other"]"#);
+    place.add_library("cuda-deep/libnvrtc.so.12", 1012);
+    let nvrtc = nvrtc_of(&place.make("./cuda-deep").unwrap());
+    let toolchain = DeviceToolchain::new(nvrtc, &SearchPath::default(), "sm_90", &place.cache);
+    let refused = std::thread::scope(|scope| {
+        let deep = || {
+            // Landlock stacks 16.
+            enter_walls(16);
+            place.try_compile(&toolchain)
+        };
+        scope.spawn(deep).join().unwrap().unwrap_err()
+    });
+    assert!(!refused.is_revision_fault());
+    insta::assert_snapshot!(format!("{refused}\nhint: {}", refused.hint().unwrap()), @"
+    cannot put NVRTC behind walls
+    hint: `replay doctor` says what this system has; --sandbox=off does without
+    ");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use replay::cuda::Module;
 use replay::frontend::Precision;
 use replay::harness::Harness;
 use replay::history::{SourceSpec, source_set_from_dir};
+use replay::process::walls::Sandbox;
 
 use crate::common::gpu_lab::*;
 use crate::gpu::{DEDUCED, Demo, HEADERS, NAMES, WIDENED};
@@ -201,6 +202,38 @@ fn cuda_s_own_headers_are_found_beside_nvrtc() {
     let small = Small::new(HEADERS, "all_of_them(x, out, n);");
     let module = toolchain.compile(&small.subject.fixture.harness, &small.sources, None).unwrap();
     toolchain.extend(&module, "narrow<__nv_bfloat16>").unwrap();
+}
+
+#[test]
+#[ignore = "needs NVRTC"]
+fn device_code_includes_nothing_of_the_user() {
+    let nvrtc = nvrtc();
+    let (folder, cache) = cache();
+    let secret = folder.path().join("secret");
+    std::fs::write(&secret, "class SECRET;\n").unwrap();
+    let toolchain = DeviceToolchain::new(nvrtc, &search(), "sm_90", &cache);
+    let open_toolchain = toolchain.clone().with_sandbox(Sandbox::Off);
+    for line in [
+        format!("#include {secret:?}"),
+        format!("#if !__has_include({secret:?})\n#error no such file\n#endif"),
+        "#if !__has_include(\"/proc/self/environ\")\n#error no such file\n#endif".to_owned(),
+    ] {
+        let source = format!("{line}\n__global__ void k(int* out, int n) {{ out[0] = n; }}\n");
+        let small = Small::new(&source, "k<<<1, 1>>>(out, n);");
+        let compile = |toolchain: &DeviceToolchain| {
+            toolchain.compile(&small.subject.fixture.harness, &small.sources, None)
+        };
+        let refused = compile(&toolchain).unwrap_err();
+        assert!(
+            refused.is_revision_fault() && !refused.to_string().contains("SECRET"),
+            "{refused}"
+        );
+        compile(&open_toolchain).unwrap_or_else(|error| panic!("{line}: {error}"));
+        if line.starts_with("#include") {
+            let hint = refused.hint().unwrap_or_default();
+            assert!(hint.starts_with("the sandbox lets compilers read"), "{refused}: {hint}");
+        }
+    }
 }
 
 #[test]

@@ -23,10 +23,10 @@ use serde::{Deserialize, Serialize};
 /// sockets. Of an earlier one as much is taken as it has.
 const VERSION: ABI = ABI::V6;
 
-/// Where a system keeps programs, libraries and headers, and tells of itself.
-const SYSTEM_FOLDERS: [&str; 13] = [
+/// Where a system keeps programs, libraries and headers, and tells of its devices.
+const SYSTEM_FOLDERS: [&str; 12] = [
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix", "/gnu",
-    "/snap", "/proc", "/sys",
+    "/snap", "/sys",
 ];
 
 /// Its settings that loaders and compilers read.
@@ -76,7 +76,7 @@ const PROGRAM_PARTS: [&str; 6] = ["bin", "include", "lib", "lib32", "lib64", "li
 const ENVIRONMENT_MARKS: [&str; 2] = ["pyvenv.cfg", "conda-meta"];
 
 /// Devices that hold nothing.
-pub(super) const DEVICES: [&str; 5] =
+pub const DEVICES: [&str; 5] =
     ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
 /// Beginnings of the names of devices that compute.
@@ -101,9 +101,17 @@ const DRIVER_FOLDERS: [&str; 6] = [
 /// Where libraries for several processes have their locks and their common memory.
 pub const SHARED_MEMORY: &str = "/dev/shm";
 
-/// Where CUDA's driver writes the names of its threads, `/proc/self/task/TID/comm`; without that `cuInit` fails. Processes
-/// below have other numbers, so no narrower folder will do.
-const THREAD_NAMES: &str = "/proc";
+/// Where a system tells of its processes: of those behind walls to one behind the same, and of its own process to each
+/// thread. CUDA's driver writes the names of its threads there, `/proc/self/task/TID/comm`; without that `cuInit` fails.
+/// Processes below have other numbers, so no narrower folder will do.
+pub const PROCESSES: &str = "/proc";
+
+/// What a thread behind walls of its own may need of its stack: compilers recurse.
+const STACK_BYTES: usize = 64 << 20;
+
+/// Advice where the system refuses walls.
+pub const WALLS_HINT: &str =
+    "`replay doctor` says what this system has; --sandbox=off does without";
 
 /// How closely replayed code is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -162,6 +170,19 @@ impl Walls {
         self.try_enter().map_err(io::Error::other)?;
         // Last: files of the process above have been named by its descriptors.
         give_up_privileges()
+    }
+
+    /// Does `work` behind the walls, on a thread that ends with it. The other threads of this process stay as they are,
+    /// and so does what they start.
+    ///
+    /// # Errors
+    /// As for [`Walls::enter`], and where the system has no room for a thread.
+    pub fn work_behind<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
+        std::thread::scope(|scope| {
+            let builder = std::thread::Builder::new().stack_size(STACK_BYTES);
+            let thread = builder.spawn_scoped(scope, || self.enter().map(|()| work()))?;
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
     }
 
     fn try_enter(&self) -> Result<(), RulesetError> {
@@ -290,7 +311,7 @@ pub fn list_driver_paths() -> Vec<PathBuf> {
         COMPUTING_DEVICES.iter().any(|beginning| name.starts_with(beginning.as_bytes()))
     };
     let mut paths = list_entries(Path::new("/dev"), is_computing);
-    paths.extend([SHARED_MEMORY, THREAD_NAMES].map(PathBuf::from));
+    paths.extend([SHARED_MEMORY, PROCESSES].map(PathBuf::from));
     paths
 }
 
@@ -366,6 +387,33 @@ mod tests {
             let words = words.iter().map(OsString::from).collect();
             assert_eq!(Walls::from_words(words), None);
         }
+    }
+
+    #[test]
+    fn work_behind_walls_leaves_other_threads_and_their_children_before_them() {
+        if !WallOffer::of_this_system().files {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let names = ["open", "hidden"].map(|name| folder.path().join(name));
+        for name in &names {
+            fs::write(name, "").unwrap();
+        }
+        let [open_file, hidden_file] = &names;
+        let are_readable = || names.each_ref().map(|name| fs::read(name).is_ok());
+        let walls = Walls { readable: vec![open_file.clone()], ..Walls::default() };
+        let environment = || fs::read("/proc/self/environ").is_ok();
+        let read_by_child = || {
+            let mut cat = std::process::Command::new("cat");
+            cat.arg(hidden_file).stderr(std::process::Stdio::null()).status().unwrap().success()
+        };
+        let behind = walls.work_behind(|| {
+            let below = std::thread::scope(|scope| scope.spawn(are_readable).join().unwrap());
+            (are_readable(), below, environment(), read_by_child())
+        });
+        assert_eq!(behind.unwrap(), ([true, false], [true, false], false, false));
+        assert_eq!(are_readable(), [true, true]);
+        assert!(environment() && read_by_child());
     }
 
     #[test]

@@ -58,6 +58,11 @@ impl Host {
         self
     }
 
+    /// How replayed code is kept.
+    pub fn sandbox(&self) -> Sandbox {
+        self.workers.sandbox()
+    }
+
     /// Identifies this build of the program, since another may run otherwise, and the limits with an influence on
     /// outcomes.
     pub fn identity(&self) -> String {

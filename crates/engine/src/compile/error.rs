@@ -1,13 +1,14 @@
 //! Why a revision has no artifact: the refused code, the program behind the refusal, and a hint for the user.
 
-use std::fmt;
 use std::path::PathBuf;
+use std::{fmt, io};
 
 use super::translation::{UNITS, is_unit};
 use super::{
     CallPlace, CompilerError, DividedHeader, call_place, entry_point, environment, launch_errors,
 };
 use replay_base::cache::CacheError;
+use replay_base::process::walls::WALLS_HINT;
 use replay_cuda::NvrtcError;
 use replay_fixture::harness::{Harness, SourcePath};
 use replay_frontend::{FrontendError, SourceUnit, find_python_names};
@@ -52,9 +53,14 @@ pub enum About {
     Other,
 }
 
-/// What compilers and assemblers say of a file that they may not read.
-const BEHIND_WALLS: [&str; 3] =
-    [": Permission denied", "assembler: error: file not found: ", "Could not find incbin file "];
+/// What compilers and assemblers say of a file that they may not read. NVRTC says the same of one that is not there; a
+/// header that is missing rarely has an absolute path.
+const BEHIND_WALLS: [&str; 4] = [
+    ": Permission denied",
+    "assembler: error: file not found: ",
+    "Could not find incbin file ",
+    "open source file \"/",
+];
 
 /// What GNU's assembler says before an error.
 const ASSEMBLER: &str = ": Error: ";
@@ -310,6 +316,9 @@ pub enum CompileError {
     /// NVRTC cannot be used.
     #[error(transparent)]
     Nvrtc(#[from] NvrtcError),
+    /// The system refuses the walls around NVRTC.
+    #[error("cannot put NVRTC behind walls")]
+    Walls(#[source] io::Error),
     /// The cache cannot be used.
     #[error(transparent)]
     Cache(#[from] CacheError),
@@ -422,6 +431,7 @@ impl CompileError {
             }
             CompileError::Compiler(error) => error.hint(),
             CompileError::Nvrtc(error) => error.hint(),
+            CompileError::Walls(_) => Some(WALLS_HINT.to_owned()),
             CompileError::Cache(error) => error.hint(),
         }
     }

@@ -18,11 +18,13 @@ use super::translation::{
     create_source_units, decode_source_texts, list_include_folders, unit_sources,
     untranslated_files, write_source_tree,
 };
+use super::walls::nvrtc_walls;
 use super::{
     About, Artifact, CompileError, HEADERS, RefusedCode, first_error, for_this_run, includes,
     scratch_failed,
 };
 use replay_base::cache::{Cache, CacheKind};
+use replay_base::process::walls::Sandbox;
 use replay_base::summary;
 use replay_base::tensor::DType;
 use replay_cuda::{
@@ -45,6 +47,7 @@ pub struct DeviceToolchain {
     outside: Arc<Outside>,
     /// Whether machine code has line information.
     lines: bool,
+    sandbox: Sandbox,
     cache: Cache,
 }
 
@@ -104,8 +107,14 @@ impl DeviceToolchain {
             include,
             outside: Arc::default(),
             lines: false,
+            sandbox: Sandbox::default(),
             cache,
         }
+    }
+
+    /// The same with NVRTC kept as `sandbox` says.
+    pub fn with_sandbox(self, sandbox: Sandbox) -> DeviceToolchain {
+        DeviceToolchain { sandbox, ..self }
     }
 
     /// The same with `nvrtc`. Headers beside it come before those of this one.
@@ -282,7 +291,7 @@ impl DeviceToolchain {
             .and_then(|()| write_source_tree(folder, &unit.files))
             .map_err(scratch_failed(folder))?;
         let names: Vec<String> = expressions.iter().map(|name| unit.named(name)).collect();
-        match self.nvrtc.compile(&unit.text, &self.options(unit, folder), &names)? {
+        match self.call_nvrtc(unit, folder, &names)? {
             NvrtcAnswer::Compiled(image) => {
                 let names = expressions.iter().cloned().zip(image.names).collect();
                 let ptx = if unit.rounds { image.ptx } else { String::new() };
@@ -298,6 +307,25 @@ impl DeviceToolchain {
                 Err(self.refused(&key, &log))
             }
         }
+    }
+
+    /// NVRTC's answer on `unit`, laid out in `folder`. It reads no file that the unit has no business with.
+    fn call_nvrtc(
+        &self,
+        unit: &DeviceUnit,
+        folder: &Path,
+        names: &[String],
+    ) -> Result<NvrtcAnswer, CompileError> {
+        let options = self.options(unit, folder);
+        let compile = || self.nvrtc.compile(&unit.text, &options, names);
+        let answer = match self.sandbox {
+            Sandbox::Off => compile(),
+            Sandbox::AsOffered => {
+                let walls = nvrtc_walls(self.nvrtc.path(), folder, &self.outside_folders(unit));
+                walls.work_behind(compile).map_err(CompileError::Walls)?
+            }
+        };
+        Ok(answer?)
     }
 
     fn options(&self, unit: &DeviceUnit, folder: &Path) -> Vec<String> {
@@ -369,6 +397,10 @@ impl DeviceToolchain {
         let (major, minor) = self.nvrtc.version();
         hasher.part(headers::device_identity().as_bytes());
         hasher.part(format!("{} {major}.{minor} {}", self.architecture, self.lines));
+        if self.sandbox == Sandbox::Off {
+            // Without walls it may read more, and refuse less.
+            hasher.part("without walls");
+        }
         hasher.part(self.nvrtc.path().as_os_str().as_encoded_bytes());
         hasher.part(format!("{:?}", unit.precision));
         hasher.part(unit.standard.name());

@@ -2,10 +2,12 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::tools;
-use replay_base::process::walls::{Connections, Walls, list_program_folders};
+use replay_base::process::walls::{
+    Connections, PROCESSES, Walls, list_entries, list_program_folders,
+};
 
 /// Commands before a compiler that reach others: servers, machines.
 const CONNECTING: [&str; 3] = ["sccache", "distcc", "icecc"];
@@ -34,6 +36,7 @@ pub(super) fn compiler_walls(
         readable.extend(folders.flat_map(|folder| list_program_folders(&folder.join("x"), &home)));
     }
     readable.extend(words.iter().filter_map(|word| named_path(word)));
+    readable.push(PROCESSES.into());
     let is_behind = |command: &str| {
         let names = programs.iter().filter_map(|program| program.file_name()?.to_str());
         names.into_iter().any(|name| name.contains(command))
@@ -45,6 +48,21 @@ pub(super) fn compiler_walls(
     let is_connecting = CONNECTING.into_iter().any(is_behind);
     let connections = if is_connecting { Connections::All } else { Connections::None };
     Walls { readable, connections, ..Walls::default() }
+}
+
+/// What the system tells of the machine. What it tells of processes is left out: those of this process are its user's.
+const MACHINE_FILES: [&str; 3] = ["/proc/cpuinfo", "/proc/meminfo", "/proc/stat"];
+
+/// The walls of the NVRTC in `library`, which works in this process on `folder`, with headers in `include_folders`.
+pub(super) fn nvrtc_walls(library: &Path, folder: &Path, include_folders: &[PathBuf]) -> Walls {
+    let is_nvrtc = |name: &[u8]| name.starts_with(b"libnvrtc");
+    let beside = library.parent().map(|folder| list_entries(folder, is_nvrtc));
+    let search_path = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let library_folders = std::env::split_paths(&search_path).filter(|folder| folder.is_absolute());
+    let mut readable: Vec<PathBuf> = beside.into_iter().flatten().chain(library_folders).collect();
+    readable.extend(MACHINE_FILES.map(PathBuf::from));
+    readable.extend_from_slice(include_folders);
+    Walls { readable, writable: vec![folder.to_owned()], ..Walls::default() }
 }
 
 /// The absolute path that a word of a command names, by itself or behind an option as in `-I/opt/include`.

@@ -10,7 +10,7 @@ use super::run::{DeclaredTensors, OutputTensor};
 use super::tensors::{CallTensors, TensorFiles, lay_out_tensors};
 use super::{CallPart, DeviceJob, Job, JobCalls};
 use super::{deviations, evaluations};
-use replay_base::process::walls::{Connections, Walls};
+use replay_base::process::walls::{Connections, WALLS_HINT, Walls};
 use replay_base::process::{Pid, seccomp_filter};
 use replay_base::summary::Poison;
 use replay_cuda::CudaError;
@@ -105,9 +105,7 @@ fn send_refusal(reporter: &Reporter, error: &ChildError) {
         ChildError::Fixture(error) => error.hint(),
         ChildError::Gpu(error) => error.hint(),
         ChildError::Memory { .. } => Some("raise --memory, or use a smaller fixture".into()),
-        ChildError::Walls(_) => {
-            Some("`replay doctor` says what this system has; --sandbox=off does without".into())
-        }
+        ChildError::Walls(_) => Some(WALLS_HINT.to_owned()),
         ChildError::Map(_) => Some("free memory, or use a smaller fixture".into()),
         _ => None,
     };

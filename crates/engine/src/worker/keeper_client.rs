@@ -93,6 +93,11 @@ impl ReplayWorkers {
         ReplayWorkers { sandbox, ..self }
     }
 
+    /// How replayed code is kept.
+    pub fn sandbox(&self) -> Sandbox {
+        self.sandbox
+    }
+
     /// Makes the replay of `job`, under `wrapper` if there is one, and waits for its end.
     ///
     /// # Errors

@@ -40,7 +40,7 @@ use serde::{Deserialize, Serialize};
 
 use replay_base::process::tracer::RefusedCall;
 use replay_base::process::tree::End;
-use replay_base::process::walls::{Connections, Sandbox, Walls, list_driver_paths};
+use replay_base::process::walls::{Connections, PROCESSES, Sandbox, Walls, list_driver_paths};
 use replay_base::summary::Poison;
 use replay_base::tensor::step::{LinePoint, Scales, Step};
 use replay_base::tensor::{DType, parallel};
@@ -267,6 +267,7 @@ impl ReplayOrder {
         // The artifact says which line is at fault, and this program where it failed itself.
         let own_files = std::env::current_exe().ok().into_iter().chain([self.job.artifact.clone()]);
         let mut readable: Vec<PathBuf> = libraries.chain(own_files).collect();
+        readable.push(PROCESSES.into());
         let mut writable = Vec::new();
         if let DeviceJob::Cuda { module, summaries, libraries, .. } = &self.job.device {
             readable.push(module.clone());

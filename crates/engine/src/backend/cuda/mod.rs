@@ -98,7 +98,8 @@ impl Cuda {
             None => find_like_devices(&device, &replay_cuda::list_gpus()?),
         };
         let nvrtc = Nvrtc::find(search)?;
-        let toolchain = DeviceToolchain::new(nvrtc, search, &device.architecture, cache);
+        let toolchain = DeviceToolchain::new(nvrtc, search, &device.architecture, cache)
+            .with_sandbox(cpu.host().sandbox());
         let memory_limit_bytes = memory_limit_bytes.unwrap_or(device.memory_bytes as u64);
         let pool = Arc::new(DevicePool::new(ordinals));
         let cache = cache.clone();
