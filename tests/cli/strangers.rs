@@ -198,19 +198,21 @@ fn a_kernel_reaches_no_file_no_process_and_no_port() {
     let victim = Victim::new();
     let env = TestEnv::with_own_replays();
     let home = furnish_home(&env);
-    let call = list_attacks(&env, &home, &victim, "attacks::try_parent();");
+    let shared = "/dev/shm/replay-stranger";
+    let others = format!(
+        "attacks::try_parent(); attacks::try_states({:?}); \
+         attacks::say(attacks::opens({shared:?}, O_RDWR | O_CREAT), \"shared memory\"); unlink({shared:?});",
+        home.join(SECRETS[0]),
+    );
+    let call = list_attacks(&env, &home, &victim, &others);
     let env = hostile(env, &call);
     let run = env.replay(&["fixtures/tiny"]);
     assert_eq!(run.code, Some(0), "{}", run.text());
     assert_eq!(printed_lines(&run), "tried");
     let without_walls = printed_lines(&env.replay(&["fixtures/tiny", "--sandbox=off"]));
-    for reached in [
-        "read by a program in memory",
-        "signalled from afar",
-        "connected",
-        "bound a name",
-        "left memory",
-    ] {
+    for reached in
+        ["read through /proc/self/root", "opened again", "connected", "bound a name", "left memory"]
+    {
         assert!(without_walls.contains(reached), "{without_walls}");
     }
 }

@@ -1,5 +1,6 @@
 // Ways out of a sandbox, for replayed code of tests. Each says so where it succeeds, and none does harm.
 #include <arpa/inet.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <netinet/in.h>
@@ -88,6 +89,17 @@ inline void try_files(const char* home, const char* root, const char* cache) {
   say(chdir(root) == 0 && opens("../home/.ssh/id_ed25519", O_RDONLY), "read beside");
 }
 
+// Modes, owners, times and attributes of `secret`, each set to what it is.
+inline void try_states(const char* secret) {
+  struct stat state = {};
+  stat(secret, &state);
+  say(chmod(secret, state.st_mode & 07777) == 0, "changed a mode");
+  say(chown(secret, state.st_uid, state.st_gid) == 0, "changed an owner");
+  timespec times[2] = {state.st_atim, state.st_mtim};
+  say(utimensat(AT_FDCWD, secret, times, 0) == 0, "changed times");
+  say(syscall(SYS_setxattr, secret, "user.replay", "", 0, 0) == 0, "changed an attribute");
+}
+
 // Whoever watches over the code.
 inline void try_parent() {
   char name[64];
@@ -132,6 +144,38 @@ inline bool kills_by_old_entry(int process) {
 }
 #endif
 
+// What one process changes of another, or of all of a user, without a signal.
+inline void try_limits_and_priorities(int victim) {
+  rlimit same;
+  getrlimit(RLIMIT_NOFILE, &same);
+  say(prlimit(pid_t(victim), RLIMIT_NOFILE, &same, nullptr) == 0, "limited another");
+  say(prlimit(getppid(), RLIMIT_NOFILE, &same, nullptr) == 0, "limited its parent");
+  say(setpriority(PRIO_PROCESS, id_t(victim), 1) == 0, "slowed another");
+  say(from_afar([] { return setpriority(PRIO_USER, 0, getpriority(PRIO_PROCESS, 0)) == 0; }), "slowed its user");
+  say(syscall(SYS_ioprio_set, 1 /* IOPRIO_WHO_PROCESS */, victim, 3 << 13 /* idle */) == 0, "delayed another");
+}
+
+// Another process's files by its own, and one's own by other names.
+inline void try_paths_of_processes(int victim, const char* secret) {
+  char name[4096];
+  for (const char* way : {"root", "cwd"}) {
+    snprintf(name, sizeof name, "/proc/%d/%s/etc/hostname", victim, way);
+    say(opens(name, O_RDONLY), "read through another's", way);
+  }
+  for (const char* way : {"/proc/self/root", "/proc/thread-self/root", "/proc/self/cwd/../../../../../../../../.."}) {
+    snprintf(name, sizeof name, "%s%s", way, secret);
+    say(opens(name, O_RDONLY), "read through", way);
+  }
+  // A descriptor without a right to read, opened again.
+  int held = open(secret, O_PATH);
+  snprintf(name, sizeof name, "/proc/self/fd/%d", held);
+  say(held >= 0 && opens(name, O_RDONLY), "opened again");
+  if (held >= 0) close(held);
+  // A group that others are in, signalled as one's own.
+  say(from_afar([=] { return setpgid(0, getpgid(victim)) == 0 && kill(0, 0) == 0 && kill(victim, 0) == 0; }),
+      "signalled a group that it joined");
+}
+
 inline void try_others(const char* secret, int victim, int port) {
   say(reads_from_memory(secret), "read by a program in memory");
   say(kill(victim, 0) == 0, "signalled");
@@ -169,6 +213,20 @@ inline void try_others(const char* secret, int victim, int port) {
   address.sin_family = AF_INET;
   address.sin_port = htons(uint16_t(port));
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  try_limits_and_priorities(victim);
+  char handle_space[sizeof(file_handle) + MAX_HANDLE_SZ] = {};
+  file_handle* handle = reinterpret_cast<file_handle*>(handle_space);
+  handle->handle_bytes = MAX_HANDLE_SZ;
+  int mount = 0, folder = open("/", O_RDONLY);
+  bool named = name_to_handle_at(AT_FDCWD, secret, handle, &mount, 0) == 0;
+  say(named && open_by_handle_at(folder, handle, O_RDONLY) >= 0, "opened by handle");
+  say(syscall(SYS_fanotify_init, 0x200 /* FAN_REPORT_FID */, 0) >= 0, "watches all files");
+  say(syscall(SYS_syslog, 10 /* SYSLOG_ACTION_SIZE_BUFFER */, nullptr, 0) >= 0, "read the system's messages");
+  char attributes[128] = {};
+  attributes[0] = 1 /* PERF_TYPE_SOFTWARE */, attributes[4] = char(sizeof attributes);
+  say(syscall(SYS_perf_event_open, attributes, victim, -1, -1, 0) >= 0, "measures another");
+  say(syscall(SYS_bpf, 0 /* BPF_MAP_CREATE */, attributes, sizeof attributes) >= 0 || errno != EPERM, "bpf");
+  try_paths_of_processes(victim, secret);
   int stream = socket(AF_INET, SOCK_STREAM, 0);
   say(connect(stream, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0, "connected");
   int datagrams = socket(AF_INET, SOCK_DGRAM, 0);

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use super::{KeeperReport, ProgramBounds, ProgramEnd, ROOT, TRACED, TRUSTED, WALLS};
 use crate::process::memory::{MemoryExcess, MemoryWatch};
 use crate::process::root::Root;
+use crate::process::seccomp_filter::FileStates;
 use crate::process::tracer::{self, Tracer};
 use crate::process::tree::{self, Deaths, End};
 use crate::process::walls::{Connections, Walls};
@@ -132,7 +133,11 @@ fn start_kept_program(
             }
             if !is_trusted {
                 // Where the system has no such filters the program can reach those above it.
-                let _ = seccomp_filter::install_seccomp_filter(&ancestors, connections);
+                let _ = seccomp_filter::install_seccomp_filter(
+                    &ancestors,
+                    connections,
+                    FileStates::Free,
+                );
             }
             limits
                 .into_iter()

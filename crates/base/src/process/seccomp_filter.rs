@@ -31,7 +31,7 @@ struct FilteredCalls {
     signal: Option<u8>,
 }
 
-const CALLS: [FilteredCalls; 4] = [
+const CALLS: [FilteredCalls; 3] = [
     FilteredCalls {
         numbers: &[libc::SYS_kill, libc::SYS_tkill, libc::SYS_rt_sigqueueinfo],
         process: 0,
@@ -45,7 +45,6 @@ const CALLS: [FilteredCalls; 4] = [
     FilteredCalls {
         numbers: &[
             libc::SYS_pidfd_open,
-            libc::SYS_prlimit64,
             libc::SYS_sched_setaffinity,
             libc::SYS_sched_setattr,
             libc::SYS_sched_setparam,
@@ -54,16 +53,21 @@ const CALLS: [FilteredCalls; 4] = [
         process: 0,
         signal: None,
     },
-    FilteredCalls {
-        numbers: &[libc::SYS_setpriority, libc::SYS_ioprio_set],
-        process: 1,
-        signal: None,
-    },
 ];
+
+/// Calls that change limits and priorities, with the arguments by which they mean the thread that makes them. No code needs
+/// to name another one: a limit lowered elsewhere ends a process, and priorities are those of all that a user runs.
+const OWN_ALONE: [(c_long, &[(u8, i32)]); 3] = [
+    (libc::SYS_prlimit64, &[(0, 0)]),
+    (libc::SYS_setpriority, &[(0, libc::PRIO_PROCESS as i32), (1, 0)]),
+    (libc::SYS_ioprio_set, &[(0, IOPRIO_WHO_PROCESS), (1, 0)]),
+];
+
+const IOPRIO_WHO_PROCESS: i32 = 1;
 
 /// Calls that no replayed code needs: into other processes, the system's keys, what is mounted, and those by which others
 /// get past a filter.
-const NEEDLESS: [c_long; 24] = [
+const NEEDLESS: [c_long; 27] = [
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
     libc::SYS_process_vm_writev,
@@ -89,12 +93,56 @@ const NEEDLESS: [c_long; 24] = [
     libc::SYS_fspick,
     libc::SYS_fsmount,
     libc::SYS_setns,
+    // Files by numbers, which need no path, and all files of a mount.
+    libc::SYS_open_by_handle_at,
+    libc::SYS_fanotify_init,
+    // The system's messages.
+    libc::SYS_syslog,
 ];
 
 /// Calls that make what outlives all processes: memory, semaphores and queues that several may have. Other ways to share
 /// them leave nothing behind. Those who compute on several machines have them with the network that they need.
 const LASTING: [c_long; 4] =
     [libc::SYS_shmget, libc::SYS_semget, libc::SYS_msgget, libc::SYS_mq_open];
+
+/// Whether code may change modes, owners, times and attributes of files. No wall is around them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileStates {
+    /// It writes files of its own.
+    Free,
+    /// It writes none.
+    Fixed,
+}
+
+/// The calls that change them.
+const STATE_CHANGES: [c_long; 12] = [
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    libc::SYS_fchmodat2,
+    libc::SYS_fchown,
+    libc::SYS_fchownat,
+    libc::SYS_utimensat,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_fsetxattr,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_fremovexattr,
+];
+
+/// The older ones among them, which later architectures lack.
+#[cfg(target_arch = "x86_64")]
+const OLDER_STATE_CHANGES: [c_long; 6] = [
+    libc::SYS_chmod,
+    libc::SYS_chown,
+    libc::SYS_lchown,
+    libc::SYS_utime,
+    libc::SYS_utimes,
+    libc::SYS_futimesat,
+];
+
+#[cfg(not(target_arch = "x86_64"))]
+const OLDER_STATE_CHANGES: [c_long; 0] = [];
 
 /// Requests to a terminal that type for its user, and those that say whom a socket sends signals to.
 const REQUESTS: [i32; 4] = [libc::TIOCSTI as i32, libc::TIOCLINUX as i32, FIOSETOWN, SIOCSPGRP];
@@ -104,13 +152,18 @@ const SIOCSPGRP: i32 = 0x8902;
 
 /// Makes system calls on the processes `ancestors`, on their groups, or on all processes fail: in this
 /// thread and in its later children. A `SIGKILL` to this process itself arrives
-/// as `SIGSYS`. So do calls that no replayed code needs, and those that make a socket or what outlives the code, unless
-/// `connections` go further.
+/// as `SIGSYS`. Calls fail that no replayed code needs, those that make a socket or what outlives the code, unless
+/// `connections` go further, and those that change `states` of files if they are fixed.
 ///
 /// # Errors
 /// If the system has no such filters. At most `no_new_privs` has changed then.
-pub fn install_seccomp_filter(ancestors: &[Pid], connections: Connections) -> io::Result<()> {
-    install_filter_programs(build_filter_programs(ancestors, super::current_pid(), connections))
+pub fn install_seccomp_filter(
+    ancestors: &[Pid],
+    connections: Connections,
+    states: FileStates,
+) -> io::Result<()> {
+    let this = super::current_pid();
+    install_filter_programs(build_filter_programs(ancestors, this, connections, states))
 }
 
 /// Makes system calls on this process fail: in it and in its later children. It cannot signal itself any more, so it runs
@@ -161,8 +214,13 @@ fn build_filter_programs(
     above: &[Pid],
     this: Pid,
     connections: Connections,
+    states: FileStates,
 ) -> Result<Vec<BpfProgram>, BackendError> {
     let mut refused_rules = refused_calls(above)?;
+    if states == FileStates::Fixed {
+        let state_changes = STATE_CHANGES.into_iter().chain(OLDER_STATE_CHANGES);
+        refused_rules.extend(state_changes.map(|number| (number, Vec::new())));
+    }
     match connections {
         Connections::None => {
             refused_rules.insert(libc::SYS_socket, Vec::new());
@@ -251,6 +309,14 @@ fn refused_calls(above: &[Pid]) -> Result<Rules, BackendError> {
         request_rules.push(SeccompRule::new(vec![argument_equals(1, request)?])?);
     }
     rules.insert(libc::SYS_ioctl, request_rules);
+    for (number, own_arguments) in OWN_ALONE {
+        let mut other_rules = Vec::new();
+        for &(argument, value) in own_arguments {
+            let is_other = argument_is(SeccompCmpOp::Ne, argument, value)?;
+            other_rules.push(SeccompRule::new(vec![is_other])?);
+        }
+        rules.insert(number, other_rules);
+    }
     rules.extend(NEEDLESS.map(|number| (number, Vec::new())));
     Ok(rules)
 }
@@ -338,7 +404,8 @@ mod tests {
 
     #[test]
     fn signals_to_those_above_and_to_all_are_refused() {
-        let programs = build_filter_programs(&[30, 20, 1], 31, Connections::All).unwrap();
+        let programs =
+            build_filter_programs(&[30, 20, 1], 31, Connections::All, FileStates::Free).unwrap();
         let kill = |process, signal| verdict(&programs, libc::SYS_kill, [process, signal, 0]);
         for process in [30, 20, 1, -30, -20, -1] {
             assert_eq!(kill(process, libc::SIGTERM), REFUSE, "{process}");
@@ -351,8 +418,6 @@ mod tests {
             |process| verdict(&programs, libc::SYS_rt_tgsigqueueinfo, [process, process, 9]);
         assert_eq!([queue(20), queue(31), queue(32)], [REFUSE, TELL, ALLOW]);
         assert_eq!(verdict(&programs, libc::SYS_ptrace, [4, 30, 0]), REFUSE);
-        assert_eq!(verdict(&programs, libc::SYS_prlimit64, [30, 0, 0]), REFUSE);
-        assert_eq!(verdict(&programs, libc::SYS_setpriority, [0, 30, 19]), REFUSE);
         assert_eq!(verdict(&programs, libc::SYS_sched_setaffinity, [0, 8, 0]), ALLOW);
         assert_eq!(verdict(&programs, libc::SYS_fcntl, [1, libc::F_SETOWN, 30]), REFUSE);
         assert_eq!(verdict(&programs, libc::SYS_fcntl, [1, libc::F_GETFL, 0]), ALLOW);
@@ -362,7 +427,7 @@ mod tests {
     #[test]
     fn needless_calls_and_requests_are_refused_and_sockets_unless_there_is_a_network() {
         let call = |connections, number, arguments| {
-            let programs = build_filter_programs(&[30], 31, connections).unwrap();
+            let programs = build_filter_programs(&[30], 31, connections, FileStates::Free).unwrap();
             verdict(&programs, number, arguments)
         };
         let needless = |number| call(Connections::All, number, [4, 32, 0]);
@@ -387,10 +452,44 @@ mod tests {
         assert_eq!(call(Connections::None, libc::SYS_socketpair, [1, 1, 0]), ALLOW);
     }
 
+    #[test]
+    fn states_of_files_are_changed_by_those_who_write_some() {
+        for (states, expected) in [(FileStates::Free, ALLOW), (FileStates::Fixed, REFUSE)] {
+            let programs = build_filter_programs(&[30], 31, Connections::None, states).unwrap();
+            for number in STATE_CHANGES.into_iter().chain(OLDER_STATE_CHANGES) {
+                assert_eq!(verdict(&programs, number, [3, 0, 0]), expected, "{number}");
+            }
+        }
+    }
+
+    #[test]
+    fn limits_and_priorities_are_changed_by_their_own_thread_alone() {
+        let programs =
+            build_filter_programs(&[30], 31, Connections::All, FileStates::Free).unwrap();
+        let call = |number, first, second| verdict(&programs, number, [first, second, 0]);
+        assert_eq!(
+            [0, 30, 31, 32].map(|process| call(libc::SYS_prlimit64, process, 7)),
+            [ALLOW, REFUSE, REFUSE, REFUSE]
+        );
+        // Processes, groups and users, by their numbers or as the caller's.
+        let setpriority = |which, who| call(libc::SYS_setpriority, which, who);
+        assert_eq!(
+            [(0, 0), (0, 31), (1, 0), (2, 0), (2, 1000)]
+                .map(|(which, who)| setpriority(which, who)),
+            [ALLOW, REFUSE, REFUSE, REFUSE, REFUSE]
+        );
+        let ioprio_set = |which, who| call(libc::SYS_ioprio_set, which, who);
+        assert_eq!(
+            [(1, 0), (1, 31), (2, 0), (3, 0)].map(|(which, who)| ioprio_set(which, who)),
+            [ALLOW, REFUSE, REFUSE, REFUSE]
+        );
+    }
+
     #[cfg(target_arch = "x86_64")]
     #[test]
     fn calls_by_other_numbers_are_unknown() {
-        let programs = build_filter_programs(&[30], 31, Connections::All).unwrap();
+        let programs =
+            build_filter_programs(&[30], 31, Connections::All, FileStates::Free).unwrap();
         let unknown = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
         for number in [libc::SYS_kill, 514, 521] {
             assert_eq!(verdict(&programs, number | 0x4000_0000, [32, 0, 0]), unknown, "{number}");
@@ -399,7 +498,7 @@ mod tests {
 
     #[test]
     fn a_process_that_kills_itself_is_told_of_it() {
-        let programs = build_filter_programs(&[1], 31, Connections::All).unwrap();
+        let programs = build_filter_programs(&[1], 31, Connections::All, FileStates::Free).unwrap();
         let kill = |process, signal| verdict(&programs, libc::SYS_kill, [process, signal, 0]);
         assert_eq!([31, 0, -31].map(|process| kill(process, libc::SIGKILL)), [TELL; 3]);
         assert_eq!(kill(32, libc::SIGKILL), ALLOW);
@@ -407,7 +506,8 @@ mod tests {
 
     #[test]
     fn a_fork_of_a_shielded_process_cannot_reach_it_and_is_told_if_it_kills_itself() {
-        let mut programs = build_filter_programs(&[30], 31, Connections::None).unwrap();
+        let mut programs =
+            build_filter_programs(&[30], 31, Connections::None, FileStates::Free).unwrap();
         programs.push(refused_process_calls(&[31]).and_then(build_refusing_program).unwrap());
         programs.push(build_telling_program(32).unwrap());
         let kill = |process, signal| verdict(&programs, libc::SYS_kill, [process, signal, 0]);
@@ -420,7 +520,8 @@ mod tests {
     #[test]
     fn a_long_line_of_descent_is_filtered_as_far_as_a_filter_goes() {
         let above: Vec<Pid> = (1..100).collect();
-        let programs = build_filter_programs(&above, 200, Connections::All).unwrap();
+        let programs =
+            build_filter_programs(&above, 200, Connections::All, FileStates::Free).unwrap();
         assert_eq!(verdict(&programs, libc::SYS_kill, [MOST as i32, 15, 0]), REFUSE);
     }
 }

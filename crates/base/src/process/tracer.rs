@@ -351,6 +351,7 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+    use crate::process::seccomp_filter::FileStates;
     use crate::process::{seccomp_filter, walls};
 
     /// What is refused to the shell line `line` behind walls, from the working directory `folder`.
@@ -363,7 +364,7 @@ mod tests {
         unsafe {
             command.pre_exec(move || {
                 offer_tracing()?;
-                seccomp_filter::install_seccomp_filter(&[1], walls.connections)?;
+                seccomp_filter::install_seccomp_filter(&[1], walls.connections, FileStates::Free)?;
                 walls.enter()
             })
         };

@@ -10,6 +10,7 @@ use super::run::{DeclaredTensors, OutputTensor};
 use super::tensors::{CallTensors, TensorFiles, lay_out_tensors};
 use super::{CallPart, DeviceJob, Job, JobCalls};
 use super::{deviations, evaluations};
+use replay_base::process::seccomp_filter::FileStates;
 use replay_base::process::walls::{Connections, WALLS_HINT, Walls};
 use replay_base::process::{Pid, seccomp_filter};
 use replay_base::summary::Poison;
@@ -135,7 +136,7 @@ fn replay_job(
     reporter.send(&ChildReport::Device { description, class });
     if !above.is_empty() {
         let connections = walls.map_or(Connections::All, |walls| walls.connections);
-        let _ = seccomp_filter::install_seccomp_filter(above, connections);
+        let _ = seccomp_filter::install_seccomp_filter(above, connections, FileStates::Free);
     }
 
     let started_at = Instant::now();

@@ -38,6 +38,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use replay_base::process::seccomp_filter::FileStates;
 use replay_base::process::tracer::RefusedCall;
 use replay_base::process::tree::End;
 use replay_base::process::walls::{Connections, PROCESSES, Sandbox, Walls, list_driver_paths};
@@ -246,6 +247,14 @@ impl ReplayOrder {
             (false, _) => Connections::All,
             (true, true) => Connections::Local,
             (true, false) => Connections::None,
+        }
+    }
+
+    /// Whether its code may change states of files: a kernel on the CPU writes none.
+    fn file_states(&self) -> FileStates {
+        match self.connections() {
+            Connections::None => FileStates::Fixed,
+            Connections::Local | Connections::All => FileStates::Free,
         }
     }
 

@@ -92,7 +92,11 @@ fn run_in(
             let above = if order.job.device.is_gpu() {
                 ancestors
             } else {
-                let _ = seccomp_filter::install_seccomp_filter(ancestors, order.connections());
+                let _ = seccomp_filter::install_seccomp_filter(
+                    ancestors,
+                    order.connections(),
+                    order.file_states(),
+                );
                 &[]
             };
             (None, order.walls(), above)

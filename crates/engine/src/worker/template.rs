@@ -65,7 +65,8 @@ fn serve_orders(keeper: OwnedFd, order: &ReplayOrder, ancestors: &[Pid]) -> Opti
     replay_process::place_descriptor(&printed, libc::STDERR_FILENO).ok()?;
     signals::watch_signals(its_number);
     // As in a member: it may stay without.
-    let _ = seccomp_filter::install_seccomp_filter(ancestors, order.connections());
+    let _ =
+        seccomp_filter::install_seccomp_filter(ancestors, order.connections(), order.file_states());
     let Job { fixture, elements, .. } = &order.job;
     let fixture = Fixture::load_trusted_with(fixture, *elements).ok()?;
     let held_artifact = replay_process::hold_artifact(&order.job).ok()?;
