@@ -6,13 +6,17 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from replay import Outcome, Project, Server, outcome
+from demo import Demo
+from replay import PACKAGE, Outcome, Project, Server, outcome
+
+from gradreplay import walls
 
 ONE = {"x": np.arange(4, dtype=np.float32)}
 SAME = "def step(x):\n    return {'y': x}"
@@ -442,3 +446,123 @@ def test_the_identity_command_prints_interpreter_and_packages(project: Project) 
     assert f"numpy {np.__version__}" in done.stdout.splitlines()
     odd = subprocess.run(command[:3], env=project.variables({}), capture_output=True, text=True)
     assert (odd.returncode, odd.stderr) == (2, "usage: python3 -m gradreplay identity\n")
+
+
+# Walls between the copies of a program
+
+# What a revision's code tries against its server and against another replay; what it says has succeeded.
+ATTACKS = """
+def step(x):
+    import ctypes, resource
+    server, reached = os.getppid(), []
+    def attempt(name, way_out):
+        try:
+            way_out()
+            reached.append(name)
+        except OSError:
+            pass
+    attempt("signal", lambda: os.kill(server, 0))
+    attempt("group", lambda: os.killpg(os.getpgid(server), 0))
+    attempt("memory", lambda: os.close(os.open(f"/proc/{server}/mem", os.O_RDONLY)))
+    attempt("descriptors", lambda: os.readlink(f"/proc/{server}/fd/0"))
+    attempt("other replay", lambda: os.close(os.open(sys.argv[0] + ".other", os.O_WRONLY)))
+    attempt("new file", lambda: os.close(os.open(sys.argv[0] + ".new", os.O_WRONLY | os.O_CREAT)))
+    attempt("temporary file", lambda: tempfile.TemporaryFile().close())
+    scratch = os.environ.get("TRITON_CACHE_DIR", "/none/none").rpartition("/")[0]
+    attempt("scratch of all", lambda: os.close(os.open(scratch + "/new", os.O_WRONLY | os.O_CREAT)))
+    attempt("cache", lambda: os.close(os.open(scratch + "/TRITON_CACHE_DIR/x", os.O_WRONLY | os.O_CREAT)))
+    attempt("limits", lambda: resource.prlimit(server, resource.RLIMIT_CPU))
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.ptrace.restype = ctypes.c_long
+    if libc.ptrace(0x4206, server, None, None) == 0:
+        reached.append("ptrace")
+    print("reached", *reached, sep=",")
+    return {"y": x}
+"""
+
+
+def walled(server: Server, project: Project, **modes: Any) -> Outcome:
+    """The outcome of a run that writes in its own folder alone."""
+    folder = project.root / "runs" / str(server.runs + 1)
+    return server.run(project.inputs(**ONE), writable=[str(folder), "/dev/null"], **modes)
+
+
+@pytest.mark.parametrize("series", [False, True])
+def test_a_revision_reaches_neither_its_server_nor_another_replay(
+    serve: Any, project: Project, series: bool
+) -> None:
+    if walls.version() < 6:
+        pytest.skip("this system lacks walls around signals")
+    server = serve(ATTACKS, top="import os, sys, tempfile\n")
+    Path(f"{project.program}.other").write_text("")
+    open_run = server.run(project.inputs(**ONE))
+    ways = (
+        "reached,signal,group,memory,descriptors,other replay,new file,temporary file,limits,ptrace"
+    )
+    assert open_run.stdout.strip() == ways
+    walled_run = walled(server, project, series=series)
+    assert (walled_run.code, walled_run.stdout.strip()) == (0, "reached,temporary file,limits")
+    assert walled_run.outputs is not None
+
+
+@pytest.mark.skipif("REPLAY" not in os.environ, reason="REPLAY names no program")
+@pytest.mark.parametrize("sandbox", ["default", "off"])
+def test_a_revision_that_replay_has_copied_reaches_its_own_folder_and_caches(
+    tmp_path: Path, sandbox: str
+) -> None:
+    if walls.version() < 6:
+        pytest.skip("this system lacks walls around signals")
+    demo = Demo(tmp_path)
+    (tmp_path / "replay_step.py").write_text(
+        "import gradreplay\n@gradreplay.harness\ndef step(x):\n    import attack\n"
+        "    return attack.step(x)\ngradreplay.main()\n"
+    )
+    (tmp_path / "replay_step.py.other").write_text("")
+    (tmp_path / "attack.py").write_text("import os, sys, tempfile\n" + ATTACKS)
+    (tmp_path / "replay.toml").write_text(
+        f'program = ["{sys.executable}", "{tmp_path}/replay_step.py"]\ntree = ["attack.py"]\n'
+        'preload = ["numpy"]\ninputs.x = { dtype = "f32", shape = ["n"] }\n'
+        'outputs.y = { dtype = "f32", shape = ["n"] }\n'
+    )
+    demo.git("add", ".")
+    demo.git("commit", "--quiet", "--message=Attack")
+    words = [os.environ["REPLAY"], str(demo.fixture), "--rev=HEAD", f"--sandbox={sandbox}"]
+    variables = os.environ | {
+        "PYTHONPATH": str(PACKAGE),
+        "REPLAY_CACHE_DIR": str(tmp_path / "cache"),
+    }
+    done = subprocess.run(words, capture_output=True, text=True, env=variables)
+    assert done.returncode == 0, done.stdout + done.stderr
+    expected = "reached,temporary file,cache"
+    if sandbox == "off":
+        expected = "reached,signal,group,memory,descriptors,other replay,new file,temporary file"
+        expected += ",scratch of all,cache"
+    assert f"| {expected}\n" in done.stdout
+
+
+def test_walls_that_the_system_refuses_are_a_fault_of_the_environment(
+    serve: Any, project: Project
+) -> None:
+    if walls.version() < 1:
+        pytest.skip("this system lacks Landlock")
+    # Landlock stacks 16.
+    deep = "from gradreplay import walls\nfor _ in range(16):\n    walls.enter([walls.Path('/')])\n"
+    server = serve(SAME, top=deep)
+    for series in (False, True):
+        folder = server.start(project.inputs(**ONE), writable=[], series=series)
+        if not series:
+            server.receive()
+        done = server.receive()
+        assert done == {"done": server.runs, "exit": 126}
+        error = json.loads((folder / "answer.json").read_text())["error"]
+        assert error["fault"] == "environment"
+        assert error["message"] == "cannot put a replay behind walls: Argument list too long"
+
+
+def test_a_program_that_would_share_memory_with_its_copies_is_not_copied(
+    serve: Any, project: Project
+) -> None:
+    server = serve(SAME, top="import mmap\nshared = mmap.mmap(-1, 1)\n")
+    server.start(project.inputs(**ONE))
+    answer = server.receive()
+    assert answer["why"] == "an imported module has made memory that its copies would share"

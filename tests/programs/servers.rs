@@ -115,6 +115,14 @@ fn modules_that_take_longer_to_load_than_a_replay_may_are_no_mistake_of_the_prog
     ");
 }
 
+#[test]
+fn a_copy_cannot_answer_the_requests_to_come() {
+    let (text, processes, replays) = checked("forges", "", &[]);
+    assert_eq!(text, checked("", "", &[]).0);
+    // None failed, so that it had to be made alone.
+    assert!(processes < 12 && replays > 16, "{processes} of {replays}");
+}
+
 /// What a gradient check says of a program that does what `words` say, and by how many processes how many
 /// replays were made.
 fn checked(behaviour: &str, words: &str, more: &[&str]) -> (String, usize, usize) {

@@ -104,6 +104,15 @@ def native_threads() -> int:
 _threads_of_numpy = native_threads()
 
 
+def shares_memory() -> bool:
+    """Whether this process can write memory that it would share with its copies."""
+    try:
+        with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
+            return any(line.split(maxsplit=2)[1] in ("rw-s", "rwxs") for line in maps)
+    except OSError:
+        return False
+
+
 def why_not_fork() -> str | None:
     """Why a child of this process could not work, or None if it can."""
     torch: Any = sys.modules.get("torch")
@@ -111,6 +120,8 @@ def why_not_fork() -> str | None:
         return "a CUDA context of PyTorch is there already"
     if jax_has_run():
         return "JAX has started a device already"
+    if shares_memory():
+        return "an imported module has made memory that its copies would share"
     started = native_threads() - _threads_of_numpy
     if started > 0:
         return f"{started} thread{'s run' if started > 1 else ' runs'} that an imported module has started"

@@ -87,6 +87,8 @@ class Run:
     tmp: Path | None
     fork: bool
     series: bool = False
+    # All that its process may write; None: it has no walls.
+    writable: tuple[Path, ...] | None = None
 
 
 @dataclass
@@ -195,9 +197,14 @@ def from_message(message: Mapping[str, Any]) -> Run:
             tmp=Path(message["tmp"]) if message.get("tmp") else None,
             fork=bool(message.get("fork", True)),
             series=bool(message.get("series", False)),
+            writable=_paths(message.get("writable")),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise Blame("environment", f"replay sent a run that is not one: {error!r}") from error
+
+
+def _paths(given: Any) -> tuple[Path, ...] | None:
+    return None if given is None else tuple(Path(path) for path in given)
 
 
 _KEYS = (

@@ -1,8 +1,8 @@
 """A server that imports once and forks for each replay, over the socket that replay hands it.
 
 A child is forked before any device or thread pool is there, replays and ends: revisions share the
-preloaded modules and nothing else. For a series it takes the socket over, and makes replays of its tree
-until it is told to end.
+preloaded modules and nothing else, and walls stand between a child and all other processes. For a series
+it takes the socket over, and makes replays of its tree until it is told to end.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from . import environment
+from . import environment, walls
 from .faults import Blame, Fault, Place, judge
 from .notes import said
-from .protocol import VERSION, Run, check_version, fault_as_json, from_message
+from .protocol import VERSION, Answer, Run, check_version, fault_as_json, from_message
 from .run import Harness, replay
 
 # Most of one message: far more than paths need, and no endless line fills the memory.
@@ -172,8 +172,8 @@ class _Server:
             return
         if not run.fork:
             self._replay_here(run)
-        elif self._why_not:
-            send(self._connection, cannot_fork=run.id, why=self._why_not)
+        elif why_not := self._why_not or (None if run.writable is None else walls.why_not_enter()):
+            send(self._connection, cannot_fork=run.id, why=why_not)
         else:
             if run.request.precision != "native":
                 _import_late_modules(_IMPORTED_BY_TWINS)
@@ -210,7 +210,12 @@ class _Server:
             for ended in self._children:
                 os.close(ended)
             self._events.close()
-            if run.series:
+            fault = _enclose(run)
+            if fault is not None:
+                code = fault.exit_code
+                if run.request.answer is not None:
+                    Answer(error=fault).write(run.request.answer)
+            elif run.series:
                 code = self._make_series(run)
             else:
                 self._connection.close()
@@ -278,6 +283,18 @@ class _Server:
     def _stop(self) -> None:
         for _, pid in self._children.values():
             _end_group(pid)
+
+
+def _enclose(run: Run) -> Fault | None:
+    """Puts this process behind the walls of `run`; a fault if the system refuses them."""
+    if run.writable is None:
+        return None
+    try:
+        walls.enter(run.writable)
+    except OSError as error:
+        hint = "`replay doctor` says what this system has; --sandbox=off does without"
+        return Fault("environment", f"cannot put a replay behind walls: {error.strerror}", "", hint)
+    return None
 
 
 def _end_group(pid: int) -> None:

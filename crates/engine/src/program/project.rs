@@ -19,7 +19,7 @@ use replay_base::foreign::{
     Finished, ForeignProgram, Keeper, KeeperError, ProgramBounds, ProgramEnd,
 };
 use replay_base::process::tree::End;
-use replay_base::process::walls::Sandbox;
+use replay_base::process::walls::{DEVICES, Sandbox};
 use replay_fixture::harness::{Harness, ProgramSpec};
 
 /// The most bytes of a program's file.
@@ -58,8 +58,8 @@ pub struct HarnessProgram {
 /// The folders of replay in which a program's commands find and leave their files.
 #[derive(Debug)]
 pub(super) struct ProgramFolders {
-    /// Where they may write. Each replay has a folder in it, and this process writes no file there: the path may be made to
-    /// lead anywhere.
+    /// Where they may write: in a folder for each replay or series, and in those of compilers. This process writes no file
+    /// there: the path may be made to lead anywhere.
     pub scratch: WorkFolder,
     /// What they get to read, by replay.
     pub handed: WorkFolder,
@@ -110,6 +110,10 @@ impl HarnessProgram {
         };
         if project.image.is_some() {
             project.keep_cache_folder(user);
+        }
+        for (_, cache) in project.compiler_caches() {
+            std::fs::create_dir(cache)
+                .map_err(super::error::program_system_error("make a folder"))?;
         }
         project.words = project.resolve_words(&project.spec.words)?;
         project.identity = project.identify(user, device, keeper, bounds)?;
@@ -205,7 +209,7 @@ impl HarnessProgram {
         bounds: &ProgramBounds,
     ) -> Result<Vec<u8>, ProgramError> {
         let words = self.resolve_words(command)?;
-        let finished = run_program(keeper, bounds, self.command(words, &[]))?;
+        let finished = run_program(keeper, bounds, self.command(words, &[], None))?;
         if finished.success() {
             return Ok(finished.stdout);
         }
@@ -223,34 +227,65 @@ impl HarnessProgram {
         Err(ProgramError::Environment { message, source, hint: None })
     }
 
-    /// A command of the harness, in its folder, with `more_variables` variables.
+    /// The folders in which compilers keep what they compile, each with its variable, but for those of the harness.
+    fn compiler_caches(&self) -> impl Iterator<Item = (&'static str, PathBuf)> {
+        let names = COMPILER_CACHES.into_iter().filter(|name| !self.spec.env.contains_key(*name));
+        names.map(|name| (name, self.folders.scratch.path().join(name)))
+    }
+
+    /// The folders of scratch that code of one revision may write, with `work` for its own files; all of it without.
+    fn scratch_folders(&self, work: Option<&Path>) -> Vec<PathBuf> {
+        let Some(work) = work else { return vec![self.folders.scratch.path().to_owned()] };
+        let caches = self.compiler_caches().map(|(_, cache)| cache);
+        std::iter::once(work.to_owned()).chain(caches).collect()
+    }
+
+    /// All that a replay may write with `work` for its own files.
+    pub(super) fn list_writable_paths(&self, work: &Path) -> Vec<PathBuf> {
+        let program = self.walled(&self.words, &self.environment);
+        let mut writable = program.list_writable_paths(&self.scratch_folders(Some(work)));
+        writable.extend(DEVICES.map(PathBuf::from));
+        writable
+    }
+
+    fn walled<'p>(
+        &'p self,
+        words: &'p [OsString],
+        environment: &'p [(OsString, OsString)],
+    ) -> WalledProgram<'p> {
+        WalledProgram {
+            commands: [words, &self.words],
+            folder: &self.folder,
+            environment,
+            device: self.device,
+            sandbox: &self.spec.sandbox,
+        }
+    }
+
+    /// A command of the harness, in its folder, with `more_variables` variables. If it runs code of one revision, it has
+    /// the folder `work` for its own files; without, it writes in all of scratch.
     pub(super) fn command(
         &self,
         words: Vec<OsString>,
         more_variables: &[(OsString, OsString)],
+        work: Option<&Path>,
     ) -> ForeignProgram {
         let ProgramFolders { scratch, handed, trees } = &self.folders;
         let mut environment = self.environment.clone();
         // Of two with one name the last counts.
         environment.push(("TMPDIR".into(), scratch.path().into()));
-        let caches = COMPILER_CACHES.iter().filter(|name| !self.spec.env.contains_key(**name));
-        environment.extend(caches.map(|name| ((*name).into(), scratch.path().join(name).into())));
+        environment.extend(self.compiler_caches().map(|(name, cache)| (name.into(), cache.into())));
         environment.extend_from_slice(more_variables);
-        let walled_program = WalledProgram {
-            commands: [&words, &self.words],
-            folder: &self.folder,
-            environment: &environment,
-            device: self.device,
-            sandbox: &self.spec.sandbox,
-        };
+        let walled_program = self.walled(&words, &environment);
+        let scratch_folders = self.scratch_folders(work);
         let handed = [trees.clone(), handed.path().to_owned()];
         let (root, walls) = match &self.image {
             Some(image) => {
-                let (root, walls) = walled_program.enclose(image, &handed, scratch.path());
+                let (root, walls) = walled_program.enclose(image, &handed, &scratch_folders);
                 (Some(root), walls)
             }
             None => {
-                let mut walls = walled_program.walls(scratch.path());
+                let mut walls = walled_program.walls(&scratch_folders);
                 walls.readable.extend(handed);
                 (None, walls)
             }

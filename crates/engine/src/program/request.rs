@@ -123,6 +123,8 @@ pub(super) struct Places {
     pub outputs: PathBuf,
     pub answer: PathBuf,
     pub temporary: PathBuf,
+    /// The folder that the replay's process may write. It holds outputs, answer and temporary files.
+    pub own: PathBuf,
 }
 
 impl Places {
@@ -136,6 +138,7 @@ impl Places {
             outputs: work.join("outputs.safetensors"),
             answer: work.join("answer.json"),
             temporary,
+            own: work.to_owned(),
         })
     }
 }

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use tempfile::TempDir;
+
 use super::ProgramError;
 use super::answer::{AnsweredAccesses, CallState, Effect, ProgramAnswer};
 use super::error::{PrintedTail, last_line, program_system_error};
@@ -108,6 +110,19 @@ pub struct ProgramReplay<'r> {
     pub series: Option<u64>,
     /// Takes what it opens of the tree.
     pub opened: &'r OpenedFiles,
+}
+
+/// The folder in `scratch` in which one process makes all replays of `series`.
+fn name_series_folder(scratch: &Path, series: u64) -> PathBuf {
+    scratch.join(format!("series{series}"))
+}
+
+/// A new folder in `scratch` for the files of one replay, of `series` if it is one of several.
+fn make_work_folder(scratch: &Path, series: Option<u64>) -> std::io::Result<TempDir> {
+    let Some(series) = series else { return tempfile::tempdir_in(scratch) };
+    let folder = name_series_folder(scratch, series);
+    std::fs::create_dir_all(&folder)?;
+    tempfile::tempdir_in(folder)
 }
 
 /// Where a program finds the record of roundings `kept_record`, or writes it: it reads the folder `handed`, and writes in
@@ -264,12 +279,16 @@ impl Runner {
         let tree = tree.map_err(|error| self.advise_on_refusal(error, Vec::new));
         let tree = tree.inspect_err(|_| replay.opened.add(None))?;
         let watch = if replay.project.spec.build.is_none() { tree.watch() } else { None };
-        let [handed, work] = [&replay.project.folders.handed, &replay.project.folders.scratch]
-            .map(|folder| tempfile::tempdir_in(folder.path()));
+        let ProgramFolders { handed, scratch, .. } = &replay.project.folders;
+        let handed = tempfile::tempdir_in(handed.path());
         let handed = handed.map_err(program_system_error("make a folder"))?;
+        let work = make_work_folder(scratch.path(), replay.series);
         let work = work.map_err(program_system_error("make a folder"))?;
-        let places = Places::make(tree.path(), handed.path(), work.path());
-        let places = places.map_err(program_system_error("make a folder"))?;
+        let mut places = Places::make(tree.path(), handed.path(), work.path())
+            .map_err(program_system_error("make a folder"))?;
+        if let Some(series) = replay.series {
+            places.own = name_series_folder(scratch.path(), series);
+        }
         inputs::write_program_inputs(
             &places.inputs,
             replay.fixture,
@@ -333,7 +352,8 @@ impl Runner {
             }
             None => {
                 let replay_variables = request_variables(replay.request, places);
-                let program = project.command(project.words.clone(), &replay_variables);
+                let own = Some(&*places.own);
+                let program = project.command(project.words.clone(), &replay_variables, own);
                 (project::run_program(&self.keeper, &bounds, program)?, Vec::new())
             }
         };
@@ -417,7 +437,8 @@ impl Runner {
         let places = Places::make(tree.path(), handed, work.path()).ok()?;
         // A staying program can make a replay alone, too.
         let replay_variables = request_variables(replay.request, &places);
-        let program = project.command(project.words.clone(), &replay_variables);
+        let own = Some(&*places.own);
+        let program = project.command(project.words.clone(), &replay_variables, own);
         let finished = self.keeper.tracing().run(&program, &self.bounds()).ok()?;
         (finished.ending == ending).then_some(finished.refused_calls)
     }

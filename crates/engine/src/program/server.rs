@@ -1,7 +1,9 @@
 //! The protocol of staying programs: such a program loads its libraries once, and copies itself for each replay.
 
 use std::ffi::OsString;
+use std::hash::{BuildHasher, RandomState};
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,6 +19,7 @@ use super::stream::Stream;
 use super::{HarnessProgram, ProgramError};
 use replay_base::foreign::{Finished, Keeper, KeeperError, ProgramBounds, ProgramEnd, Served};
 use replay_base::process::tree::End;
+use replay_base::process::walls::Sandbox;
 
 /// The variable with the number of the socket.
 const SOCKET: &str = "REPLAY_SOCKET";
@@ -52,6 +55,9 @@ pub(super) struct Servers {
     /// Whether they can only make a replay themselves, and end.
     alone: AtomicBool,
     last_id: AtomicU64,
+    /// Makes numbers of requests that nobody can guess: a copy has the socket while its series lasts, and could answer the
+    /// requests after it.
+    id_keys: RandomState,
 }
 
 #[derive(Debug, Default)]
@@ -131,8 +137,14 @@ enum Reply {
 impl Servers {
     /// None yet, and never more than `most_servers`.
     pub(super) fn new(most_servers: usize) -> Servers {
-        let (here, freed, alone, last_id) = Default::default();
-        Servers { here, freed, most: most_servers.max(1), alone, last_id }
+        let (here, freed, alone, last_id, id_keys) = Default::default();
+        Servers { here, freed, most: most_servers.max(1), alone, last_id, id_keys }
+    }
+
+    /// The number of a new request: every reader of JSON has it whole.
+    fn draw_id(&self) -> u64 {
+        let count = self.last_id.fetch_add(1, Ordering::SeqCst) + 1;
+        self.id_keys.hash_one(count) >> 11
     }
 
     fn lock(&self) -> MutexGuard<'_, Here> {
@@ -198,7 +210,7 @@ impl Servers {
             if is_at_other && !server.end_copy() {
                 continue;
             }
-            let id = self.last_id.fetch_add(1, Ordering::SeqCst) + 1;
+            let id = self.draw_id();
             let fork = match &server.copy {
                 Some(copy) => copy.is_fork,
                 None => !self.alone.load(Ordering::SeqCst),
@@ -207,7 +219,10 @@ impl Servers {
                 Stream::new(&places.temporary, "stdout")?,
                 Stream::new(&places.temporary, "stderr")?,
             ];
-            let message = format_run_message(id, (fork, series.is_some()), request, places);
+            let writable = (terms.0.sandbox() == Sandbox::AsOffered)
+                .then(|| project.list_writable_paths(&places.own));
+            let message =
+                format_run_message(id, (fork, series.is_some()), request, places, writable);
             // A process gone meanwhile shows when its answer is read.
             let _ = server.served.send(message.as_bytes());
             let reply = server.reply(id, &mut streams, terms.1.timeout)?;
@@ -279,7 +294,7 @@ impl Server {
             ("REPLAY_PROTOCOL".into(), super::request::PROTOCOL.into()),
             ("REPLAY_PRELOAD".into(), preload.into()),
         ];
-        let program = project.command(project.words.clone(), &preload_variables);
+        let program = project.command(project.words.clone(), &preload_variables, None);
         let lasting = ProgramBounds { timeout: LIFETIME, ..*bounds };
         let served = keeper.serve(&program, &lasting, SOCKET);
         let served =
@@ -409,7 +424,11 @@ fn format_run_message(
     (fork, series): (bool, bool),
     request: &ProgramRequest,
     places: &Places,
+    writable: Option<Vec<PathBuf>>,
 ) -> String {
+    let writable = writable.map(|paths| {
+        paths.iter().map(|path| path.to_string_lossy().into_owned()).collect::<Vec<_>>()
+    });
     let message = json!({"run": {
         "id": id,
         "inputs": places.inputs.to_string_lossy(),
@@ -430,6 +449,7 @@ fn format_run_message(
         "stderr": places.temporary.join("stderr").to_string_lossy(),
         "fork": fork,
         "series": series,
+        "writable": writable,
     }});
     format!("{message}\n")
 }

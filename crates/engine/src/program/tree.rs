@@ -191,14 +191,13 @@ impl Runner {
             ("TMPDIR".into(), temporary.clone().into_os_string()),
             ("REPLAY_TREE".into(), folder.as_os_str().to_owned()),
         ];
-        let mut program = project.command(words?, &build_variables);
+        let mut program = project.command(words?, &build_variables, Some(&temporary));
         program.folder = Some(folder.to_owned());
         if let Some(walls) = &mut program.walls {
-            walls.writable.extend([folder.to_owned(), temporary.clone()]);
+            walls.writable.push(folder.to_owned());
         }
         if let Some(root) = &mut program.root {
             root.show(folder, true);
-            root.show(&temporary, true);
         }
         let finished = project::run_program(&self.keeper, &self.build_bounds(), program)?;
         if finished.success() {

@@ -83,24 +83,30 @@ pub(super) struct WalledProgram<'p> {
 }
 
 impl WalledProgram<'_> {
-    /// Its walls. It may write in `scratch` and in what the harness names.
-    pub(super) fn walls(&self, scratch: &Path) -> Walls {
+    /// Its walls. It may write in `scratch_folders` and in what the harness names.
+    pub(super) fn walls(&self, scratch_folders: &[PathBuf]) -> Walls {
         let homes = self.homes();
         let mut readable = self.list_own_folders(&homes);
         readable.extend(homes.iter().flat_map(|home| list_environments(home)));
         readable.extend(self.sandbox.read.iter().cloned());
-        let mut writable = vec![scratch.to_owned(), SHARED_MEMORY.into()];
-        writable.extend(self.make_kept_folder(&homes));
+        Walls {
+            readable,
+            readable_but: Some(list_hidden_paths(&homes)),
+            writable: self.list_writable_paths(scratch_folders),
+            connections: self.connections(),
+        }
+    }
+
+    /// What it may write: `scratch_folders`, and what others share with it.
+    pub(super) fn list_writable_paths(&self, scratch_folders: &[PathBuf]) -> Vec<PathBuf> {
+        let mut writable = scratch_folders.to_vec();
+        writable.push(SHARED_MEMORY.into());
+        writable.extend(self.make_kept_folder());
         if let ProgramDevice::Cuda(_) = self.device {
             writable.extend(list_driver_paths());
         }
         writable.extend(self.sandbox.write.iter().cloned());
-        Walls {
-            readable,
-            readable_but: Some(list_hidden_paths(&homes)),
-            writable,
-            connections: self.connections(),
-        }
+        writable
     }
 
     /// The connections that it may make.
@@ -112,12 +118,13 @@ impl WalledProgram<'_> {
         }
     }
 
-    /// Its root in `image`, and its walls there. It reads `handed` and what the harness names, and writes in `scratch`.
+    /// Its root in `image`, and its walls there. It reads `handed` and what the harness names, and writes in
+    /// `scratch_folders`.
     pub(super) fn enclose(
         &self,
         image: &ProgramImage,
         handed: &[PathBuf],
-        scratch: &Path,
+        scratch_folders: &[PathBuf],
     ) -> (Root, Walls) {
         let homes = self.homes();
         let mut hidden_paths = list_hidden_paths(&homes);
@@ -125,13 +132,7 @@ impl WalledProgram<'_> {
         hidden_paths.retain(|path| path.starts_with(self.folder) && path != self.folder);
         let mut readable = list_all_but(self.folder, &hidden_paths);
         readable.extend(handed.iter().chain(&self.sandbox.read).cloned());
-        let mut writable = vec![scratch.to_owned(), SHARED_MEMORY.into()];
-        writable.extend(self.make_kept_folder(&homes));
-        if let ProgramDevice::Cuda(_) = self.device {
-            writable.extend(list_driver_paths());
-        }
-        writable.extend(self.sandbox.write.iter().cloned());
-        image.enclose(self, &readable, &writable)
+        image.enclose(self, &readable, &self.list_writable_paths(scratch_folders))
     }
 
     fn value(&self, name: &str) -> Option<&OsString> {
@@ -168,10 +169,11 @@ impl WalledProgram<'_> {
     }
 
     /// The folder that the package for Python keeps between replays, made if it can be.
-    fn make_kept_folder(&self, homes: &[PathBuf]) -> Option<PathBuf> {
+    fn make_kept_folder(&self) -> Option<PathBuf> {
         let around =
             ["REPLAY_CACHE_DIR", "XDG_CACHE_HOME"].into_iter().find_map(|name| self.value(name));
-        let around = around.map(PathBuf::from).or_else(|| Some(homes.first()?.join(".cache")))?;
+        let around =
+            around.map(PathBuf::from).or_else(|| Some(self.homes().first()?.join(".cache")))?;
         let folder = self.folder.join(around).join("gradreplay");
         std::fs::create_dir_all(&folder).ok().map(|()| folder)
     }
@@ -237,12 +239,12 @@ mod tests {
         environments.sort();
         let expected = [".cache/hub", ".cache/huggingface/hub", ".local/lib"];
         assert_eq!(environments, expected.map(|name| home.join(name)));
-        let walls = program.walls(Path::new("/scratch"));
+        let walls = program.walls(&["/scratch".into()]);
         let kept = home.join(".cache/gradreplay");
         assert_eq!(walls.writable, ["/scratch".into(), SHARED_MEMORY.into(), kept, "/data".into()]);
         assert_eq!(walls.connections, Connections::None);
         let on_gpu = WalledProgram { device: ProgramDevice::Cuda(None), ..program };
-        assert!(on_gpu.walls(Path::new("/scratch")).writable.contains(&"/proc".into()));
+        assert!(on_gpu.walls(&["/scratch".into()]).writable.contains(&"/proc".into()));
         let hidden_paths = walls.readable_but.unwrap();
         for name in [".ssh", ".netrc", ".local", ".cache"] {
             assert!(hidden_paths.contains(&home.join(name)), "{name}");
