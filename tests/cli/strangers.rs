@@ -314,6 +314,25 @@ fn a_program_reaches_no_secret_no_file_to_write_and_no_process() {
 }
 
 #[test]
+fn a_link_that_a_program_leaves_in_the_place_of_its_files_leads_nowhere() {
+    let env = TestEnv::isolated().with_program("program = [\"./speaker\"]", "");
+    let secret = furnish_home(&env).join(SECRETS[0]);
+    fs::write(&secret, "\"SECRET_KEY\"").expect("a file");
+    env.kernel(&format!("link-outputs {}", secret.display()));
+    let run = env.replay(&["fixtures/tiny", "--rev", "HEAD"]);
+    let failure = run.stdout.lines().find(|line| line.contains("failed: "));
+    insta::assert_snapshot!(failure.unwrap_or_default(), @"failed: outputs: failed to open the file with its outputs: it is a symbolic link, not a file");
+    env.kernel(&format!("link-answer {}\ndivide 3", secret.display()));
+    let run = env.replay(&["fixtures/tiny", "--rev", "HEAD"]);
+    insta::assert_snapshot!(run.text(), @"
+    exit code 128
+    --- stderr
+    error: the program that the harness names fails by itself: its answer cannot be read: it is a symbolic link, not a file
+    hint: it lies beside replay.toml and is not of the revision: mend it there
+    ");
+}
+
+#[test]
 fn code_that_fails_behind_walls_is_told_with_what_it_reached_for() {
     if !has_all_walls() {
         return;

@@ -24,9 +24,23 @@ pub const LFS_SIGNATURE: &[u8] = b"version https://git-lfs";
 /// Those of the system; [`io::ErrorKind::InvalidInput`] for a folder, pipe, socket or device.
 pub fn open_regular_file(path: &Path) -> io::Result<(File, Metadata)> {
     require_regular_file(&std::fs::metadata(path)?)?;
+    open_checked_file(path, 0)
+}
+
+/// Opens the regular file at `path` that code from strangers has left there. A link would lead to what this process may
+/// read, and the code may not.
+///
+/// # Errors
+/// As [`open_regular_file`], and for a link.
+pub fn open_foreign_file(path: &Path) -> io::Result<(File, Metadata)> {
+    require_regular_file(&std::fs::symlink_metadata(path)?)?;
+    open_checked_file(path, libc::O_NOFOLLOW)
+}
+
+fn open_checked_file(path: &Path, more_flags: i32) -> io::Result<(File, Metadata)> {
     // The file may have been replaced since: a pipe must not block, a terminal not become the
     // controlling one.
-    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY | more_flags;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     let status = file.metadata()?;
     require_regular_file(&status)?;
@@ -47,7 +61,18 @@ pub fn open_unlinked_file(path: &Path) -> Option<(File, Metadata)> {
 /// # Errors
 /// As [`open_regular_file`]; [`io::ErrorKind::FileTooLarge`] beyond the limit.
 pub fn read_regular_file(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-    let (file, status) = open_regular_file(path)?;
+    read_opened_file(open_regular_file(path)?, limit)
+}
+
+/// The same of a file as [`open_foreign_file`] opens it.
+///
+/// # Errors
+/// As [`open_foreign_file`]; [`io::ErrorKind::FileTooLarge`] beyond the limit.
+pub fn read_foreign_file(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    read_opened_file(open_foreign_file(path)?, limit)
+}
+
+fn read_opened_file((file, status): (File, Metadata), limit: u64) -> io::Result<Vec<u8>> {
     if status.len() > limit {
         return Err(too_large(status.len(), limit));
     }
@@ -173,6 +198,19 @@ mod tests {
         assert_eq!(refused(&path("socket")), "it is a socket, not a file");
         assert_eq!(refused(folder.path()), "it is a folder, not a file");
         assert_eq!(refused(Path::new("/dev/zero")), "it is a device, not a file");
+    }
+
+    #[test]
+    fn a_link_that_a_stranger_left_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let [file, link] = ["file", "link"].map(|name| folder.path().join(name));
+        std::fs::write(&file, "text").unwrap();
+        symlink(&file, &link).unwrap();
+        assert_eq!(read_foreign_file(&file, 4).unwrap(), b"text");
+        let refused = [read_foreign_file(&link, 4), read_foreign_file(folder.path(), 4)];
+        let refused = refused.map(|refused| refused.unwrap_err().to_string());
+        assert_eq!(refused, ["it is a symbolic link, not a file", "it is a folder, not a file"]);
+        assert_eq!(read_foreign_file(&file, 3).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
     }
 
     #[test]

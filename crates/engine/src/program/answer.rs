@@ -117,7 +117,7 @@ impl ProgramAnswer {
         if std::fs::symlink_metadata(path).is_err() {
             return Ok(ProgramAnswer::default());
         }
-        let bytes = files::read_regular_file(path, MOST_BYTES)
+        let bytes = files::read_foreign_file(path, MOST_BYTES)
             .map_err(|error| wrong_answer_error(format!("its answer cannot be read: {error}")))?;
         serde_json::from_slice(&bytes).map_err(|error| {
             wrong_answer_error(format!("its answer is not as the protocol says: {error}"))
