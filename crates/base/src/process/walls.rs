@@ -205,7 +205,9 @@ impl Walls {
         if let Some(hidden_paths) = &self.readable_but {
             // The name of a file tells nothing of what it holds.
             let names: BitFlags<AccessFs> = AccessFs::ReadDir.into();
-            let hidden_paths = [&hidden_paths[..], &list_readable_secrets()].concat();
+            let mut hidden_paths = [&hidden_paths[..], &list_readable_secrets()].concat();
+            // A folder that hides nothing has one rule.
+            hidden_paths.retain(|path| path.symlink_metadata().is_ok());
             ruleset = ruleset
                 .add_rules(path_beneath_rules(["/"], names))?
                 .add_rules(path_beneath_rules(list_all_but(Path::new("/"), &hidden_paths), read))?;
