@@ -13,7 +13,7 @@ use ::replay::harness::Harness;
 use ::replay::report::describe_failure;
 use ::replay::summary::summarize_tensor;
 use ::replay::tensor::TensorView;
-use ::replay::trial::{Failure, Lab, Status, TensorReach, Trial};
+use ::replay::trial::{Failure, Lab, RaceScope, Status, TensorReach, TensorTraces, Trial};
 
 use super::draft::{
     AcceptedCall, Attempt, BuildMacro, Draft, DraftedBuild, OutputTrait, ShapeFault, ShapeProbe,
@@ -33,6 +33,8 @@ const SEARCH_ROOM: usize = 1 << 17;
 /// A tensor of several sizes with more elements is not tried in a search for shapes: it takes seconds, and a larger result
 /// would have no room.
 const MOST_ELEMENTS: usize = SEARCH_ROOM;
+/// A tensor has so many times as many elements where two of its dimensions are twice as large.
+const FOURFOLD: usize = 4;
 /// The name of its harness.
 const HARNESS: &str = "replay.toml";
 /// A check may stretch over so many lines above and below the one that it is told with.
@@ -81,8 +83,8 @@ struct ProbedShapes {
     probes: Vec<ShapeProbe>,
     /// The tensors that were read where nobody had written.
     unset_tensors: BTreeSet<String>,
-    /// Whether two threads met at one element.
-    has_race: bool,
+    /// The widest race.
+    race: Option<RaceScope>,
     /// The order of two sizes without which rows overlap.
     size_order: Option<SizeOrder>,
     /// Why the first replay that failed did.
@@ -137,7 +139,7 @@ pub fn measure_draft(
     };
     let roomy_draft = draft.with_room(ROOM);
     draft.take_tied_sizes(&tied);
-    let ProbedShapes { probes, unset_tensors, has_race, size_order, first_reason } =
+    let ProbedShapes { probes, unset_tensors, race, size_order, first_reason } =
         probe_folder.probe_shapes(&roomy_draft, &tied)?;
     draft.take_size_order(size_order);
     let Some(first_probe) = probes.first() else {
@@ -168,7 +170,9 @@ pub fn measure_draft(
     {
         tried = small;
     }
-    if has_race && let Some(distinct) = probe_folder.try_distinct_indices(&tried)? {
+    if race.is_some()
+        && let Some(distinct) = probe_folder.try_distinct_indices(&tried)?
+    {
         tried = distinct;
     }
     if let Some(reason) = find_fault(&tried.trial)? {
@@ -205,14 +209,14 @@ impl ProbeFolder<'_> {
             }
             Ok(attempt)
         })?;
-        let Some(supposition) = found else {
+        let Some(accepted) = found else {
             return Ok(SizeTie::Not { reason: first_reason.unwrap_or_default() });
         };
-        draft.clone_from(&supposition.draft);
-        let tied = tie_sizes(&supposition, SEARCH_ROOM, |numbers| -> CliResult<bool> {
+        draft.clone_from(&accepted.supposition.draft);
+        let tied = tie_sizes(&accepted, SEARCH_ROOM, |numbers| -> CliResult<Attempt> {
             tries += 1;
             say_try(tries);
-            Ok(matches!(self.attempt(&open_draft, draft, numbers, end)?, Attempt::Accepted(_)))
+            self.attempt(&open_draft, draft, numbers, end)
         })?;
         if Instant::now() > end {
             return Ok(SizeTie::Not { reason: TOO_LONG.to_owned() });
@@ -228,16 +232,18 @@ impl ProbeFolder<'_> {
         numbers: &BTreeMap<String, usize>,
         end: Instant,
     ) -> CliResult<Attempt> {
-        if Instant::now() > end || draft.largest_product(numbers) > MOST_ELEMENTS {
+        let elements = draft.largest_product(numbers);
+        if Instant::now() > end || elements > MOST_ELEMENTS {
             return Ok(Attempt::Skipped);
         }
         let sizes = RandomSizes::from_sizes(draft.open_shape_sizes(numbers));
         let start = Instant::now();
         Ok(match self.measure_reach(&open_draft.with_elements_of(draft), &sizes)? {
-            TensorReach::Measured { elements, has_block_race, .. } => {
-                let is_slow = start.elapsed() > LONG_TRY;
-                Attempt::Accepted(AcceptedCall { reach: elements, is_slow, has_block_race })
-            }
+            TensorReach::Measured(traces) => Attempt::Accepted(AcceptedCall {
+                unwritten: draft.count_unwritten(&traces.reach),
+                traces,
+                is_large: start.elapsed() > LONG_TRY || elements * FOURFOLD > MOST_ELEMENTS,
+            }),
             TensorReach::Fault { reason } => Attempt::Fault(self.read_fault(reason)),
             TensorReach::Not { reason } => Attempt::Hopeless { reason },
         })
@@ -284,11 +290,11 @@ impl ProbeFolder<'_> {
                 }
             }
             match reach {
-                TensorReach::Measured { elements, unset, has_race, .. } => {
+                TensorReach::Measured(traces) => {
                     let sizes = tied.add_following(&sizes);
-                    probed.probes.push(ShapeProbe { sizes, reach: elements });
-                    probed.unset_tensors.extend(unset);
-                    probed.has_race |= has_race;
+                    probed.probes.push(ShapeProbe { sizes, reach: traces.reach });
+                    probed.unset_tensors.extend(traces.unset);
+                    probed.race = probed.race.max(traces.race);
                 }
                 TensorReach::Fault { reason } => {
                     probed.first_reason.get_or_insert(reason);
@@ -314,8 +320,10 @@ impl ProbeFolder<'_> {
         sizes: &BTreeMap<String, usize>,
         reach: &TensorReach,
     ) -> CliResult<Option<SizeOrder>> {
-        let TensorReach::Measured { elements, unset, .. } = reach else { return Ok(None) };
-        let mut orders = list_size_orders(sizes, elements);
+        let TensorReach::Measured(TensorTraces { reach, unset, .. }) = reach else {
+            return Ok(None);
+        };
+        let mut orders = list_size_orders(sizes, reach);
         orders.truncate(MOST_ORDERS);
         if orders.is_empty() {
             return Ok(None);
@@ -326,7 +334,7 @@ impl ProbeFolder<'_> {
         let do_blocks_meet = |sizes: &BTreeMap<String, usize>| -> CliResult<Option<bool>> {
             let sizes = RandomSizes::from_sizes(tied.expand(sizes, ROOM));
             Ok(match self.measure_reach(&set_draft, &sizes)? {
-                TensorReach::Measured { has_block_race, .. } => Some(has_block_race),
+                TensorReach::Measured(traces) => Some(traces.race == Some(RaceScope::Grid)),
                 TensorReach::Fault { .. } | TensorReach::Not { .. } => None,
             })
         };
@@ -375,7 +383,7 @@ impl ProbeFolder<'_> {
         let Some(draft) = tried.draft.with_aligned_upstreams() else { return Ok(None) };
         let sizes = choose_named_sizes(&draft, numbers);
         self.try_cure(draft, sizes, |trial| {
-            Ok(matches!(trial.measure_reach()?, TensorReach::Measured { .. }))
+            Ok(matches!(trial.measure_reach()?, TensorReach::Measured(_)))
         })
     }
 
@@ -389,7 +397,8 @@ impl ProbeFolder<'_> {
     fn try_distinct_indices(&self, tried: &TriedDraft) -> CliResult<Option<TriedDraft>> {
         let Some(draft) = tried.draft.with_distinct_indices() else { return Ok(None) };
         self.try_cure(draft, tried.sizes.clone(), |trial| {
-            Ok(matches!(trial.measure_reach()?, TensorReach::Measured { has_race: false, .. }))
+            let reach = trial.measure_reach()?;
+            Ok(matches!(reach, TensorReach::Measured(TensorTraces { race: None, .. })))
         })
     }
 

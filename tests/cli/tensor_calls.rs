@@ -375,6 +375,39 @@ std::tuple<int, at::Tensor, at::Tensor> scale(at::Tensor x)
     assert_eq!(env.replay(&["fixtures/random"]).code, Some(0));
 }
 
+#[test]
+fn init_ties_sizes_where_others_would_leave_a_result_in_part() {
+    let env = TestEnv::new();
+    env.repo.write(
+        "k.cu",
+        "#include <torch/extension.h>
+__global__ void scale_rows(const float* x, const float* w, float* y, int x_rows, int rows, int columns)
+{
+    int row = blockIdx.x;
+    if (row < x_rows && row < rows) y[row * columns + threadIdx.x] = x[row * columns + threadIdx.x] * w[row];
+}
+at::Tensor scale(at::Tensor x, at::Tensor w)
+{
+    int columns = x.size(1), rows = w.size(0);
+    at::Tensor y = at::empty_like(x);
+    scale_rows<<<x.numel() / columns, columns>>>(x.data_ptr<float>(), w.data_ptr<float>(), y.data_ptr<float>(),
+                                                 x.numel() / columns, rows, columns);
+    return y;
+}
+",
+    );
+    env.repo.commit("Rows of two tensors");
+    assert_eq!(env.replay(&["init", "--random"]).code, Some(0));
+    let harness = std::fs::read_to_string(env.path("replay.toml")).unwrap();
+    let shapes: Vec<&str> = harness.lines().filter(|line| line.starts_with("shape")).collect();
+    insta::assert_snapshot!(shapes.join("\n"), @r#"
+    shape = ["x_0", "columns"]
+    shape = ["x_0"]
+    shape = ["x_0", "columns"]
+    "#);
+    assert_eq!(env.replay(&["fixtures/random"]).code, Some(0));
+}
+
 const BINDINGS: &str = "\
 #include <torch/extension.h>
 at::Tensor fused_forward(at::Tensor x, at::Tensor w, double eps);

@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 
 use ::replay::fixture::InputDraw;
 use ::replay::tensor::DType;
+use ::replay::trial::{RaceScope, TensorTraces};
 
 use super::Draft;
 use super::tensor_probe::MOST_DIMENSIONS;
@@ -37,7 +38,7 @@ const SMALLEST: usize = 4;
 const SEARCHED: [usize; 3] = [16, 32, 8];
 /// So many tries are made for each of those.
 const MOST_TRIES: usize = 160;
-/// So many more are made behind one after which blocks race.
+/// So many more are made behind one that is accepted with a flaw.
 const MOST_TRIES_BESIDE: usize = 12;
 
 /// What is supposed of a draft.
@@ -71,12 +72,49 @@ pub enum Attempt {
 /// A call that comes to its end.
 #[derive(Clone, Debug, Default)]
 pub struct AcceptedCall {
-    /// By tensor, the elements up to the last one that was touched.
-    pub reach: BTreeMap<String, usize>,
-    /// Whether it takes so long that smaller sizes are worth a try.
-    pub is_slow: bool,
-    /// Whether blocks race with one another, as they do in rows that overlap.
-    pub has_block_race: bool,
+    /// What it does with its tensors.
+    pub traces: TensorTraces,
+    /// The elements of its results that nobody writes.
+    pub unwritten: usize,
+    /// Whether smaller sizes are worth a try: it takes long, or a tensor has no room for more in two of its dimensions.
+    pub is_large: bool,
+}
+
+/// What speaks against the shapes of a call that comes to its end, what counts more first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CallFlaws {
+    /// Blocks race with one another, as they do in rows that overlap.
+    do_blocks_race: bool,
+    /// Results are written in part, as they are where a tensor has more rows than another.
+    is_result_partial: bool,
+}
+
+impl AcceptedCall {
+    /// What speaks against its shapes.
+    pub fn flaws(&self) -> CallFlaws {
+        CallFlaws {
+            do_blocks_race: self.traces.race == Some(RaceScope::Grid),
+            is_result_partial: self.unwritten > 0,
+        }
+    }
+}
+
+/// Shapes with a call that comes to its end.
+#[derive(Clone, Debug)]
+pub struct AcceptedShapes {
+    pub supposition: Supposition,
+    pub call: AcceptedCall,
+}
+
+impl AcceptedShapes {
+    fn is_flawless(&self) -> bool {
+        self.call.flaws() == CallFlaws::default()
+    }
+
+    /// This one, unless `other` has fewer flaws.
+    fn or_better(self, other: AcceptedShapes) -> AcceptedShapes {
+        if other.call.flaws() < self.call.flaws() { other } else { self }
+    }
 }
 
 /// Why a call did not come to its end.
@@ -468,6 +506,8 @@ struct ShapeSearch<A> {
     /// The faults that were met, without their numbers.
     met: BTreeSet<String>,
     tried: Vec<Supposition>,
+    /// The call with the fewest flaws, of equal ones the first.
+    best: Option<AcceptedShapes>,
 }
 
 /// What has to be supposed of `draft` for a call to come to its end; none where no supposition is found. Products get `room`.
@@ -479,13 +519,14 @@ pub fn find_supposition<E>(
     draft: &Draft,
     room: usize,
     attempt: impl FnMut(&Draft, &BTreeMap<String, usize>) -> Result<Attempt, E>,
-) -> Result<Option<Supposition>, E> {
+) -> Result<Option<AcceptedShapes>, E> {
     let mut search = ShapeSearch {
         attempt,
         room,
         tries_left: MOST_TRIES,
         met: BTreeSet::new(),
         tried: Vec::new(),
+        best: None,
     };
     let mut faults = Vec::new();
     for usual in ALIKE {
@@ -497,7 +538,9 @@ pub fn find_supposition<E>(
             roomy: Vec::new(),
         };
         match search.attempt_with(&nothing)? {
-            Attempt::Accepted(call) => return search.settle(nothing, call).map(Some),
+            Attempt::Accepted(call) => {
+                return search.settle(AcceptedShapes { supposition: nothing, call }).map(Some);
+            }
             Attempt::Fault(fault) => faults.push((nothing, fault)),
             Attempt::Skipped => {}
             Attempt::Hopeless { .. } => return Ok(None),
@@ -509,8 +552,9 @@ pub fn find_supposition<E>(
     for (nothing, fault) in searched {
         search.tries_left = MOST_TRIES;
         search.met = BTreeSet::from([fault.kind()]);
-        if let Some(found) = search.suppose_more(nothing, fault)? {
-            return Ok(Some(found));
+        search.suppose_more(nothing, fault)?;
+        if let Some(best) = search.best.take() {
+            return search.settle(best).map(Some);
         }
     }
     Ok(None)
@@ -522,36 +566,29 @@ impl<E, A: FnMut(&Draft, &BTreeMap<String, usize>) -> Result<Attempt, E>> ShapeS
         (self.attempt)(&supposition.draft, &sizes)
     }
 
-    /// What is left of `supposition`, accepted as this `call`, where only what is needed is supposed. All sizes are made
-    /// smaller first if the call is slow.
-    fn settle(
-        &mut self,
-        mut supposition: Supposition,
-        mut call: AcceptedCall,
-    ) -> Result<Supposition, E> {
-        while call.is_slow && supposition.usual > SMALLEST {
-            let half = Supposition { usual: supposition.usual / 2, ..supposition.clone() };
-            let quarter = Supposition { usual: supposition.usual / 4, ..supposition.clone() };
+    /// What is left of `accepted` where only what is needed is supposed. All sizes are made smaller first if the call is large.
+    fn settle(&mut self, mut accepted: AcceptedShapes) -> Result<AcceptedShapes, E> {
+        while accepted.call.is_large && accepted.supposition.usual > SMALLEST {
+            let usual = accepted.supposition.usual;
+            let half = Supposition { usual: usual / 2, ..accepted.supposition.clone() };
+            let quarter = Supposition { usual: usual / 4, ..accepted.supposition.clone() };
             // Sizes that have to be equal are found by moving them: to half of their number, too.
             let Attempt::Accepted(_) = self.attempt_with(&quarter)? else { break };
-            let Attempt::Accepted(half_call) = self.attempt_with(&half)? else { break };
-            supposition = half;
-            call = half_call;
+            let Attempt::Accepted(call) = self.attempt_with(&half)? else { break };
+            accepted = AcceptedShapes { supposition: half, call };
         }
-        self.drop_needless(supposition, call)
+        let accepted = self.drop_needless(accepted)?;
+        self.fix_last_numbers(accepted)
     }
 
-    /// The `supposition`, accepted as this `call`, without what need not be supposed of numbers, now that the rest is.
-    fn drop_needless(
-        &mut self,
-        mut supposition: Supposition,
-        mut call: AcceptedCall,
-    ) -> Result<Supposition, E> {
-        let numbers = supposition.numbers.keys().cloned().map(Supposed::Number);
-        let forms = supposition.forms.keys().cloned().map(Supposed::Form);
-        let draws = supposition.draft.list_draws().into_keys().map(Supposed::Draw);
+    /// What is `accepted` without what need not be supposed of numbers, now that the rest is.
+    fn drop_needless(&mut self, mut accepted: AcceptedShapes) -> Result<AcceptedShapes, E> {
+        let Supposition { draft, numbers, forms, .. } = &accepted.supposition;
+        let numbers = numbers.keys().cloned().map(Supposed::Number);
+        let forms = forms.keys().cloned().map(Supposed::Form);
+        let draws = draft.list_draws().into_keys().map(Supposed::Draw);
         for supposed in draws.chain(numbers).chain(forms).collect::<Vec<Supposed>>() {
-            let mut next = supposition.clone();
+            let mut next = accepted.supposition.clone();
             match &supposed {
                 Supposed::Number(size) => {
                     next.numbers.remove(size);
@@ -561,125 +598,124 @@ impl<E, A: FnMut(&Draft, &BTreeMap<String, usize>) -> Result<Attempt, E>> ShapeS
                 }
                 Supposed::Draw(input) => next.draft.set_draw(input, InputDraw::Usual),
             }
-            if let Attempt::Accepted(next_call) = self.attempt_with(&next)?
-                && (call.has_block_race || !next_call.has_block_race)
+            if let Attempt::Accepted(call) = self.attempt_with(&next)?
+                && call.flaws() <= accepted.call.flaws()
             {
-                supposition = next;
-                call = next_call;
+                accepted = AcceptedShapes { supposition: next, call };
             }
         }
-        self.fix_last_numbers(supposition, &call.reach)
+        Ok(accepted)
     }
 
-    /// The `supposition`, accepted with this `reach`, with the numbers that last dimensions are, as far as touched elements tell
-    /// them: a larger one would hide what the dimensions before it need.
-    fn fix_last_numbers(
-        &mut self,
-        mut supposition: Supposition,
-        reach: &BTreeMap<String, usize>,
-    ) -> Result<Supposition, E> {
+    /// What is `accepted`, with the numbers that last dimensions are, as far as touched elements tell them: a larger one would
+    /// hide what the dimensions before it need.
+    fn fix_last_numbers(&mut self, mut accepted: AcceptedShapes) -> Result<AcceptedShapes, E> {
+        let AcceptedShapes { supposition, call } = &accepted;
         let sizes = supposition.choose(&[], supposition.usual, self.room);
+        let reach = call.traces.reach.clone();
         for tensor in supposition.draft.argument_tensors() {
-            let Some((size, number)) = supposition.draft.last_number(&tensor, &sizes, reach) else {
+            let supposition = &accepted.supposition;
+            let Some((size, number)) = supposition.draft.last_number(&tensor, &sizes, &reach)
+            else {
                 continue;
             };
-            let next = supposition.with_numbers(&[&size], number);
-            if matches!(self.attempt_with(&next)?, Attempt::Accepted(_)) {
-                supposition = next;
+            let supposition = supposition.with_numbers(&[&size], number);
+            if let Attempt::Accepted(call) = self.attempt_with(&supposition)? {
+                accepted = AcceptedShapes { supposition, call };
             }
         }
-        Ok(supposition)
+        Ok(accepted)
     }
 
-    /// What else has to be supposed where `supposition` ends with `fault`: a further one counts if another fault comes after it.
-    fn suppose_more(
-        &mut self,
-        supposition: &Supposition,
-        fault: &ShapeFault,
-    ) -> Result<Option<Supposition>, E> {
-        // Room in any dimension ends an access out of bounds, and in the wrong one it lets rows overlap.
-        let mut first_racy = None;
+    /// Looks for what else has to be supposed where `supposition` ends with `fault`: a further one counts if another fault comes
+    /// after it. Returns whether a call is found that has no flaw.
+    fn suppose_more(&mut self, supposition: &Supposition, fault: &ShapeFault) -> Result<bool, E> {
         let mut tries_beside = 0;
         for next in supposition.list_next(fault) {
-            if first_racy.is_some() {
-                tries_beside += 1;
-            }
-            if tries_beside > MOST_TRIES_BESIDE {
+            let is_beside = self.best.is_some();
+            if tries_beside == MOST_TRIES_BESIDE {
                 break;
             }
-            let found = match self.attempt_once(&next)? {
-                Some(Attempt::Accepted(call)) if call.has_block_race => {
-                    first_racy.get_or_insert((next, call));
-                    None
-                }
-                Some(Attempt::Accepted(call)) => Some(self.settle(next, call)?),
-                // Less would be supposed with the race.
-                Some(Attempt::Fault(_)) if first_racy.is_some() => None,
-                Some(Attempt::Fault(later)) if fault.is_behind(&later) => {
+            let Some(attempt) = self.attempt_once(&next)? else { continue };
+            tries_beside += usize::from(is_beside);
+            let is_found = match attempt {
+                Attempt::Accepted(call) => self.keep_better(next, call),
+                // Less would be supposed with the flaw.
+                Attempt::Fault(_) if is_beside => false,
+                Attempt::Fault(later) if fault.is_behind(&later) => {
                     match supposition.find_new_form(&next) {
                         Some(form) => self.move_together(&next, form, fault, &later)?,
-                        None => None,
+                        None => false,
                     }
                 }
-                Some(Attempt::Fault(later)) => self.suppose_after(&next, &later)?,
-                _ => None,
+                Attempt::Fault(later) => self.suppose_after(&next, &later)?,
+                Attempt::Skipped | Attempt::Hopeless { .. } => false,
             };
-            if found.is_some() {
-                return Ok(found);
+            if is_found {
+                return Ok(true);
             }
         }
-        first_racy.map(|(next, call)| self.settle(next, call)).transpose()
+        Ok(false)
     }
 
-    /// What else has to be supposed where `supposition` ends with a `fault` that was not met yet.
-    fn suppose_after(
-        &mut self,
-        supposition: &Supposition,
-        fault: &ShapeFault,
-    ) -> Result<Option<Supposition>, E> {
-        if !self.met.insert(fault.kind()) {
-            return Ok(None);
-        }
-        self.suppose_more(supposition, fault)
+    /// Looks for what else has to be supposed where `supposition` ends with a `fault` that was not met yet.
+    fn suppose_after(&mut self, supposition: &Supposition, fault: &ShapeFault) -> Result<bool, E> {
+        Ok(self.met.insert(fault.kind()) && self.suppose_more(supposition, fault)?)
     }
 
-    /// What has to be supposed where a size of this `form` makes `supposition` end with an `earlier` fault than the one that it
-    /// is to cure: a size of another tensor may have to move with it.
+    /// Looks for what has to be supposed where a size of this `form` makes `supposition` end with an `earlier` fault than the one
+    /// that it is to cure: a size of another tensor may have to move with it.
     fn move_together(
         &mut self,
         supposition: &Supposition,
         form: LinearForm,
         fault: &ShapeFault,
         earlier: &ShapeFault,
-    ) -> Result<Option<Supposition>, E> {
+    ) -> Result<bool, E> {
         if !earlier.list_numbers().contains(&form.of(supposition.usual)) {
-            return Ok(None);
+            return Ok(false);
         }
         let mut tensors = supposition.draft.argument_tensors();
         tensors.retain(|tensor| earlier.names(tensor));
         for next in supposition.list_with_form(&tensors, form) {
-            let found = match self.attempt_once(&next)? {
-                Some(Attempt::Accepted(call)) => Some(self.settle(next, call)?),
+            let is_found = match self.attempt_once(&next)? {
+                Some(Attempt::Accepted(call)) => self.keep_better(next, call),
                 Some(Attempt::Fault(later)) if !fault.is_behind(&later) => {
                     self.suppose_after(&next, &later)?
                 }
-                _ => None,
+                _ => false,
             };
-            if found.is_some() {
-                return Ok(found);
+            if is_found {
+                return Ok(true);
             }
         }
-        Ok(None)
+        Ok(false)
     }
 
-    /// Tries `supposition` if it was not tried yet and tries are left.
+    /// Keeps `supposition` with its `call` unless a call that was found has as few flaws. Returns whether one has none.
+    fn keep_better(&mut self, supposition: Supposition, call: AcceptedCall) -> bool {
+        let next = AcceptedShapes { supposition, call };
+        let better = match self.best.take() {
+            Some(best) => best.or_better(next),
+            None => next,
+        };
+        let is_flawless = better.is_flawless();
+        self.best = Some(better);
+        is_flawless
+    }
+
+    /// Tries `supposition` if it was not tried yet and tries are left; none where it cannot be tried.
     fn attempt_once(&mut self, supposition: &Supposition) -> Result<Option<Attempt>, E> {
         if self.tries_left == 0 || self.tried.contains(supposition) {
             return Ok(None);
         }
         self.tried.push(supposition.clone());
+        let attempt = self.attempt_with(supposition)?;
+        if matches!(attempt, Attempt::Skipped) {
+            return Ok(None);
+        }
         self.tries_left -= 1;
-        self.attempt_with(supposition).map(Some)
+        Ok(Some(attempt))
     }
 }
 
@@ -699,6 +735,15 @@ pub(super) mod tests {
         let found = find_function_signatures(&unit, &scan_symbols(&[unit]));
         let functions: Vec<&FunctionSignature> = found.iter().collect();
         Draft::from_functions(&functions, &TypeNames::default()).remove(0)
+    }
+
+    /// What a call ends with that comes to its end where it `is_accepted`.
+    pub(in super::super) fn accept_call(is_accepted: bool) -> Attempt {
+        if is_accepted {
+            Attempt::Accepted(AcceptedCall::default())
+        } else {
+            Attempt::Fault(ShapeFault::default())
+        }
     }
 
     /// A check in line `line` that fails, of the tensor `name`; in line 0 an access out of bounds.
@@ -726,24 +771,21 @@ pub(super) mod tests {
             };
             Ok::<Attempt, ()>(match call(&shape) {
                 // All elements are touched, but of points three alone.
-                Ok(()) => Attempt::Accepted(AcceptedCall {
-                    reach: draft
-                        .argument_tensors()
-                        .into_iter()
-                        .map(|name| {
-                            let shape = shape(&name);
-                            let is_of_points = name == "points" && shape.len() == 3;
-                            let last = if is_of_points { 3 } else { shape[shape.len() - 1] };
-                            (name, shape[..shape.len() - 1].iter().product::<usize>() * last)
-                        })
-                        .collect(),
-                    is_slow: false,
-                    ..AcceptedCall::default()
-                }),
+                Ok(()) => {
+                    let tensors = draft.argument_tensors().into_iter();
+                    let reach = tensors.map(|name| {
+                        let shape = shape(&name);
+                        let is_of_points = name == "points" && shape.len() == 3;
+                        let last = if is_of_points { 3 } else { shape[shape.len() - 1] };
+                        (name, shape[..shape.len() - 1].iter().product::<usize>() * last)
+                    });
+                    let traces = TensorTraces { reach: reach.collect(), ..TensorTraces::default() };
+                    Attempt::Accepted(AcceptedCall { traces, ..AcceptedCall::default() })
+                }
                 Err(fault) => Attempt::Fault(fault),
             })
         });
-        let words = found.unwrap().map(|found| {
+        let words = found.unwrap().map(|AcceptedShapes { supposition: found, .. }| {
             let sizes = found.choose(&[], found.usual, 1 << 20);
             let tensors = found.draft.argument_tensors().into_iter();
             let shapes = tensors.map(|name| {
@@ -934,7 +976,10 @@ pub(super) mod tests {
                 Attempt::Fault(fail("x", 3).unwrap_err())
             })
         });
-        assert_eq!(found.unwrap().unwrap().numbers, BTreeMap::from([("mode".to_owned(), 3)]));
+        assert_eq!(
+            found.unwrap().unwrap().supposition.numbers,
+            BTreeMap::from([("mode".to_owned(), 3)])
+        );
         let count = tried.len();
         tried.sort();
         tried.dedup();
@@ -962,31 +1007,27 @@ pub(super) mod tests {
         let found = find_supposition(draft, 1 << 20, |draft, sizes| {
             Ok::<Attempt, ()>(match accepts(draft, sizes) {
                 Ok(()) => Attempt::Accepted(AcceptedCall {
-                    reach: BTreeMap::new(),
-                    is_slow: sizes.values().any(|size| *size > fast),
+                    is_large: sizes.values().any(|size| *size > fast),
                     ..AcceptedCall::default()
                 }),
                 Err(fault) => Attempt::Fault(fault),
             })
         });
-        found.unwrap().unwrap()
+        found.unwrap().unwrap().supposition
     }
 
     #[test]
-    fn room_is_given_in_the_dimension_after_which_blocks_do_not_race() {
+    fn room_is_given_in_the_dimension_after_which_no_blocks_race_and_all_is_written() {
         let body = "int h = w.size(0), l = w.size(1), k = w.size(2), n = x.size(1);";
         let draft = draft_function("at::Tensor w, at::Tensor x", body);
-        let search = |does_race: &dyn Fn(&BTreeMap<String, usize>) -> bool| {
+        let search = |accept: &dyn Fn(&BTreeMap<String, usize>) -> AcceptedCall| {
             let mut tries = 0;
             let found = find_supposition(&draft, 1 << 20, |_, sizes| {
                 tries += 1;
                 let rows = sizes["n"];
                 let has_room = sizes["h"] * sizes["l"] * sizes["k"] > 16 * 16 * 16;
                 Ok::<Attempt, ()>(match rows {
-                    17 if has_room => Attempt::Accepted(AcceptedCall {
-                        has_block_race: does_race(sizes),
-                        ..AcceptedCall::default()
-                    }),
+                    17 if has_room => Attempt::Accepted(accept(sizes)),
                     17 => Attempt::Fault(ShapeFault {
                         reason: "out of bounds of w".to_owned(),
                         words: split_words("out of bounds of w").map(str::to_owned).collect(),
@@ -995,15 +1036,25 @@ pub(super) mod tests {
                     _ => Attempt::Fault(fail("x", 5).unwrap_err()),
                 })
             });
-            (found.unwrap().unwrap(), tries)
+            (found.unwrap().unwrap().supposition, tries)
         };
+        let race = |does_race: bool| {
+            let traces =
+                TensorTraces { race: does_race.then_some(RaceScope::Grid), ..Default::default() };
+            AcceptedCall { traces, ..AcceptedCall::default() }
+        };
+        let leave = |unwritten: usize| AcceptedCall { unwritten, ..AcceptedCall::default() };
         let form = Some(&LinearForm { factor: 1, offset: 1 });
-        let (free, _) = search(&|sizes| sizes["l"] != sizes["n"]);
+        let (free, _) = search(&|sizes| race(sizes["l"] != sizes["n"]));
         assert_eq!((free.forms.get("l"), free.forms.get("h")), (form, None));
-        // Code that races whatever its sizes are is drafted, too.
-        let (racing, tries) = search(&|_| true);
-        assert_eq!(racing.forms.get("n"), form);
-        assert!(tries < 120, "{tries}");
+        let (whole, _) = search(&|sizes| leave(sizes["n"] - sizes["l"]));
+        assert_eq!((whole.forms.get("l"), whole.forms.get("h")), (form, None));
+        // Code that races or writes a part whatever its sizes are is drafted, too.
+        for call in [race(true), leave(1)] {
+            let (flawed, tries) = search(&|_| call.clone());
+            assert_eq!(flawed.forms.get("n"), form);
+            assert!(tries < 120, "{tries}");
+        }
     }
 
     #[test]
@@ -1079,7 +1130,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn sizes_are_smaller_where_a_call_is_slow_and_half_of_them_does_too() {
+    fn sizes_are_smaller_where_a_call_is_large_and_half_of_them_does_too() {
         let draft = draft_function("at::Tensor x", "");
         assert_eq!(suppose(&draft, 64, |_, _| Ok(())).usual, 32);
         assert_eq!(suppose(&draft, 10, |_, _| Ok(())).usual, 8);

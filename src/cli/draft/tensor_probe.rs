@@ -37,7 +37,9 @@ impl Draft {
             let slots = results.iter().map(|name| {
                 if self.is_returned(name) {
                     let extents: Vec<String> = name_extents(name).collect();
-                    let measures = format!("{}, {{{}}}", name_type(name), extents.join(", "));
+                    let (ty, extents) = (name_type(name), extents.join(", "));
+                    let unwritten = name_unwritten(name);
+                    let measures = format!("{ty}, {{{extents}}}, {unwritten}, {room}");
                     format!("::replay_torch::with_measures({name:?}, {measures}, {name})")
                 } else {
                     format!("::replay_torch::output({name:?}, {name})")
@@ -54,7 +56,8 @@ impl Draft {
             if let Some(tensor) = measuring.outputs.shift_remove(&name) {
                 let shape = vec![room.to_string()];
                 let measure = DraftedTensor { shape, dtype: Some(DType::U8), ..tensor };
-                for measured in name_extents(&name).chain([name_type(&name)]) {
+                for measured in name_extents(&name).chain([name_type(&name), name_unwritten(&name)])
+                {
                     measuring.outputs.insert(measured, measure.clone());
                 }
             }
@@ -268,6 +271,12 @@ impl Draft {
         self.outputs.keys().filter(|name| self.is_returned(name)).cloned().collect()
     }
 
+    /// The elements of results that nobody wrote, by the `reach` of a replay that measured them.
+    pub fn count_unwritten(&self, reach: &BTreeMap<String, usize>) -> usize {
+        let results = self.list_returned();
+        results.iter().filter_map(|name| reach.get(&name_unwritten(name))).sum()
+    }
+
     /// The named sizes that functions of tensors take: their numbers, and the dimensions of their tensors.
     pub fn argument_sizes(&self) -> Vec<String> {
         let arguments = self.tensors().filter(|(name, _)| !self.is_returned(name));
@@ -380,6 +389,11 @@ pub(super) fn name_dimension(name: &str, dimension: usize) -> String {
 /// The output whose reach tells the dtype of the result `name`: by its name the gradient of nothing.
 pub(super) fn name_type(name: &str) -> String {
     format!("{name}_type")
+}
+
+/// The output whose reach tells how many elements of the result `name` nobody wrote.
+fn name_unwritten(name: &str) -> String {
+    format!("{name}_unwritten")
 }
 
 /// The outputs whose reaches tell the sizes of the result `name`, along each dimension.

@@ -760,12 +760,12 @@ fn a_measurement_calls_functions_of_tensors_with_outputs_for_the_types_and_sizes
     let roomy = draft.with_room(1 << 20);
     let text = roomy.text(&build_of_one_source());
     let harness = Harness::parse(&text, Path::new("replay.toml")).unwrap();
-    assert_eq!(harness.outputs.len(), 3 * 7, "a type and six dimensions of each result");
+    assert_eq!(harness.outputs.len(), 3 * 8, "a type, six dimensions and a count of each result");
     let calls = text.lines().filter(|line| line.ends_with(';'));
     let calls: Vec<String> = calls.map(|line| line.replace("extent_", "e")).collect();
     insta::assert_snapshot!(calls.join("\n"), @r#"
-    at::Tensor y; ::replay_torch::results(::replay_torch::with_measures("y", y_type, {y_e0, y_e1, y_e2, y_e3, y_e4, y_e5}, y)) = forward(x, w);
-    at::Tensor dx, dw; ::replay_torch::results(::replay_torch::with_measures("dx", dx_type, {dx_e0, dx_e1, dx_e2, dx_e3, dx_e4, dx_e5}, dx), ::replay_torch::with_measures("dw", dw_type, {dw_e0, dw_e1, dw_e2, dw_e3, dw_e4, dw_e5}, dw)) = backward(dy, x, w, y);
+    at::Tensor y; ::replay_torch::results(::replay_torch::with_measures("y", y_type, {y_e0, y_e1, y_e2, y_e3, y_e4, y_e5}, y_unwritten, 1048576, y)) = forward(x, w);
+    at::Tensor dx, dw; ::replay_torch::results(::replay_torch::with_measures("dx", dx_type, {dx_e0, dx_e1, dx_e2, dx_e3, dx_e4, dx_e5}, dx_unwritten, 1048576, dx), ::replay_torch::with_measures("dw", dw_type, {dw_e0, dw_e1, dw_e2, dw_e3, dw_e4, dw_e5}, dw_unwritten, 1048576, dw)) = backward(dy, x, w, y);
     "#);
     let groups = vec![vec!["rows".to_owned()], vec!["cols".to_owned(), "w_0".to_owned()]];
     draft.take_tied_sizes(&TiedSizes { groups, ..TiedSizes::default() });

@@ -1,9 +1,9 @@
 //! Which sizes of tensors have to be equal, by trying. Pure: what accepts sizes is given.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::measured_shapes::MOST_SIZES as MEASURED_SIZES;
-use super::shape_search::Supposition;
+use super::shape_search::{AcceptedShapes, Attempt, CallFlaws, Supposition};
 
 /// More sizes that do not move alone have too many sets.
 const MOST_SIZES: usize = 16;
@@ -84,35 +84,40 @@ impl TiedSizes {
     }
 }
 
-/// Groups the sizes of which `supposition` says nothing into those that have to be equal: the smallest sets that may be
-/// twice as large as the others, and half as large. A size that moves in no set is a number, and so are sizes beyond those
-/// that a measurement tells apart. `accepts` says whether a call
-/// with sizes comes to its end; products get `room`.
+/// Groups the sizes of which the supposition of `accepted` says nothing into those that have to be equal: the smallest sets
+/// that may be twice as large as the others, and half as large, without a flaw that the call has not with all alike. A set with
+/// such a flaw counts where none with one size more is without. A size that moves in no set is a number, and so are sizes
+/// beyond those that a measurement tells apart. `attempt` tries a call with sizes; products get `room`.
 ///
 /// # Errors
-/// Those of `accepts`.
+/// Those of `attempt`.
 pub fn tie_sizes<E>(
-    supposition: &Supposition,
+    accepted: &AcceptedShapes,
     room: usize,
-    accepts: impl FnMut(&BTreeMap<String, usize>) -> Result<bool, E>,
+    attempt: impl FnMut(&BTreeMap<String, usize>) -> Result<Attempt, E>,
 ) -> Result<TiedSizes, E> {
-    let mut mover = SizeMover { supposition, room, accepts, tries_left: MOST_TRIES };
+    let AcceptedShapes { supposition, call } = accepted;
+    let flaws = call.flaws();
+    let mut mover = SizeMover { supposition, flaws, room, attempt, tries_left: MOST_TRIES };
     let names = supposition.open_sizes();
     let chosen = supposition.choose(&[], supposition.usual, room);
     let mut groups = Vec::new();
     let mut rest = Vec::new();
+    let mut flawed = BTreeSet::new();
     for name in &names {
-        let alone = vec![name.clone()];
-        if mover.moves(&alone)? {
-            groups.push(alone);
-        } else {
-            rest.push(name);
+        match mover.try_move(std::slice::from_ref(name))? {
+            SizeMove::Free => groups.push(vec![name.clone()]),
+            SizeMove::Flawed => {
+                flawed.insert(name);
+                rest.push(name);
+            }
+            SizeMove::Refused => rest.push(name),
         }
     }
     let mut numbers = supposition.numbers.clone();
     while !rest.is_empty() {
         let name = rest.remove(0);
-        match mover.find_group(name, &rest)? {
+        match mover.find_group(name, &rest, flawed.contains(name))? {
             Some(group) => {
                 rest.retain(|other| !group.contains(other));
                 groups.push(group);
@@ -178,45 +183,71 @@ fn split_by_forms(group: Vec<String>, supposition: &Supposition) -> SplitGroup {
     split
 }
 
+/// What a call says of some sizes that differ from the others, the worst first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum SizeMove {
+    Refused,
+    /// The call has a flaw then that it had not before.
+    Flawed,
+    Free,
+}
+
 /// Tries a call with some sizes moved.
 struct SizeMover<'s, A> {
     supposition: &'s Supposition,
+    /// What the call has with no size moved.
+    flaws: CallFlaws,
     room: usize,
-    accepts: A,
+    attempt: A,
     tries_left: usize,
 }
 
-impl<E, A: FnMut(&BTreeMap<String, usize>) -> Result<bool, E>> SizeMover<'_, A> {
-    /// Whether the sizes of `moved` may be larger and smaller than all others.
-    fn moves(&mut self, moved: &[String]) -> Result<bool, E> {
+impl<E, A: FnMut(&BTreeMap<String, usize>) -> Result<Attempt, E>> SizeMover<'_, A> {
+    /// Tries the sizes of `moved` larger and smaller than all others.
+    fn try_move(&mut self, moved: &[String]) -> Result<SizeMove, E> {
         let usual = self.supposition.usual;
+        let mut worst = SizeMove::Free;
         for number in [2 * usual, usual / 2] {
             if self.tries_left == 0 {
-                return Ok(false);
+                return Ok(SizeMove::Refused);
             }
             self.tries_left -= 1;
-            if !(self.accepts)(&self.supposition.choose(moved, number, self.room))? {
-                return Ok(false);
-            }
+            let sizes = self.supposition.choose(moved, number, self.room);
+            worst = match (self.attempt)(&sizes)? {
+                Attempt::Accepted(call) if call.flaws() <= self.flaws => worst,
+                Attempt::Accepted(_) => SizeMove::Flawed,
+                _ => return Ok(SizeMove::Refused),
+            };
         }
-        Ok(true)
+        Ok(worst)
     }
 
-    /// The smallest set of `name` and others that moves.
-    fn find_group(&mut self, name: &str, others: &[&String]) -> Result<Option<Vec<String>>, E> {
+    /// The smallest set of `name` and others that moves; `is_flawed` says whether it moves alone with a flaw.
+    fn find_group(
+        &mut self,
+        name: &str,
+        others: &[&String],
+        is_flawed: bool,
+    ) -> Result<Option<Vec<String>>, E> {
+        let mut flawed_group = is_flawed.then(|| vec![name.to_owned()]);
         if others.len() > MOST_SIZES {
-            return Ok(None);
+            return Ok(flawed_group);
         }
         for count in 1..=others.len() {
+            if flawed_group.as_ref().is_some_and(|group| group.len() < count) {
+                break;
+            }
             for companions in list_combinations(others, count) {
                 let names = [name].into_iter().chain(companions.into_iter().map(String::as_str));
                 let group: Vec<String> = names.map(str::to_owned).collect();
-                if self.moves(&group)? {
-                    return Ok(Some(group));
+                match self.try_move(&group)? {
+                    SizeMove::Free => return Ok(Some(group)),
+                    SizeMove::Flawed => _ = flawed_group.get_or_insert(group),
+                    SizeMove::Refused => {}
                 }
             }
         }
-        Ok(None)
+        Ok(flawed_group)
     }
 }
 
@@ -235,7 +266,8 @@ fn list_combinations<T: Copy>(items: &[T], count: usize) -> Vec<Vec<T>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::shape_search::tests::draft_function;
+    use super::super::shape_search::tests::{accept_call, draft_function};
+    use super::super::shape_search::{AcceptedCall, ShapeFault};
     use super::*;
 
     /// The groups of sizes where `accepts` sees them, a roomy one with `!`, numbers with their number, and the count of tries.
@@ -243,6 +275,14 @@ mod tests {
     fn group<const N: usize>(
         names: [&str; N],
         accepts: impl Fn([usize; N]) -> bool,
+    ) -> (Vec<String>, usize) {
+        group_results(names, |sizes| accepts(sizes).then_some(0))
+    }
+
+    /// The same, where a call that comes to its end leaves `count_unwritten` elements of its results as they are.
+    fn group_results<const N: usize>(
+        names: [&str; N],
+        count_unwritten: impl Fn([usize; N]) -> Option<usize>,
     ) -> (Vec<String>, usize) {
         let parameters = names.map(|name| format!("at::Tensor {name}")).join(", ");
         let sizes = names.map(|name| format!("{name}_0"));
@@ -255,9 +295,16 @@ mod tests {
             roomy,
         };
         let mut tries = 0;
-        let tied = tie_sizes(&supposition, 1 << 20, |numbers| {
+        let accepted = AcceptedShapes { supposition, call: AcceptedCall::default() };
+        let tied = tie_sizes(&accepted, 1 << 20, |numbers| {
             tries += 1;
-            Ok::<bool, ()>(accepts(sizes.clone().map(|size| numbers[&size])))
+            let unwritten = count_unwritten(sizes.clone().map(|size| numbers[&size]));
+            Ok::<Attempt, ()>(match unwritten {
+                Some(unwritten) => {
+                    Attempt::Accepted(AcceptedCall { unwritten, ..AcceptedCall::default() })
+                }
+                None => Attempt::Fault(ShapeFault::default()),
+            })
         });
         let tied = tied.unwrap();
         let mut words: Vec<String> = tied.groups.iter().map(|group| group.join("=")).collect();
@@ -288,6 +335,24 @@ mod tests {
     }
 
     #[test]
+    fn sizes_after_which_a_result_is_written_in_part_are_tied_to_those_that_write_the_rest() {
+        // Rows of `a` beyond those of `b` stay as they are, and so they do where `c` has more.
+        let (groups, _) = group_results(["a", "b", "c"], |[a, b, _]| Some(a.abs_diff(b)));
+        assert_eq!(groups, ["b_0=a_0", "c_0"]);
+        let (groups, _) =
+            group_results(["a", "b", "c"], |[a, b, c]| (a == b || a == c).then_some(a.abs_diff(c)));
+        assert_eq!(groups, ["b_0", "c_0=a_0"]);
+    }
+
+    #[test]
+    fn a_size_that_leaves_a_result_in_part_whatever_the_others_are_is_free() {
+        let (groups, tries) =
+            group_results(["k", "l", "m", "n"], |[k, ..]| Some(usize::from(k != 32)));
+        assert_eq!(groups, ["k_0", "l_0", "m_0", "n_0"]);
+        assert!(tries < 20, "{tries}");
+    }
+
+    #[test]
     fn free_sizes_take_two_tries_each() {
         let (groups, tries) = group(["k", "l", "m", "n", "o", "p", "q", "r"], |_| true);
         assert_eq!((groups.len(), tries), (8, 16));
@@ -310,8 +375,10 @@ mod tests {
             forms: BTreeMap::from([("a_0".to_owned(), form)]),
             roomy: Vec::new(),
         };
-        let tied = tie_sizes(&supposition, 1 << 20, |numbers| {
-            Ok::<bool, ()>(numbers["a_0"] == 3 * numbers["b_0"] && numbers["b_0"] == numbers["c_0"])
+        let accepted = AcceptedShapes { supposition, call: AcceptedCall::default() };
+        let tied = tie_sizes(&accepted, 1 << 20, |numbers| {
+            let [a, b, c] = ["a_0", "b_0", "c_0"].map(|name| numbers[name]);
+            Ok::<Attempt, ()>(accept_call(a == 3 * b && b == c))
         });
         let tied = tied.unwrap();
         let names = |names: [&str; 2]| names.map(str::to_owned).to_vec();

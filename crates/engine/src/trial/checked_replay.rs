@@ -77,20 +77,31 @@ impl CheckedReplay {
     }
 }
 
+/// How far two threads that touch an element without an order are apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RaceScope {
+    /// In one block.
+    Block,
+    /// In two blocks.
+    Grid,
+}
+
+/// What a checked replay that came to its end did with the tensors of its fixture.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TensorTraces {
+    /// By tensor, the elements up to the last one that was read or written.
+    pub reach: BTreeMap<String, usize>,
+    /// The tensors that were read where nobody had written.
+    pub unset: BTreeSet<String>,
+    /// The widest race; none where there is none.
+    pub race: Option<RaceScope>,
+}
+
 /// How far a checked replay touched the tensors of its fixture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TensorReach {
     /// It came to its end.
-    Measured {
-        /// By tensor, the elements up to the last one that was read or written.
-        elements: BTreeMap<String, usize>,
-        /// The tensors that were read where nobody had written.
-        unset: BTreeSet<String>,
-        /// Whether two threads touched an element without an order.
-        has_race: bool,
-        /// Whether threads of two blocks did.
-        has_block_race: bool,
-    },
+    Measured(TensorTraces),
     /// A fault ended the replay, which other sizes may not have.
     Fault { reason: String },
     /// There was no such replay.
@@ -187,19 +198,14 @@ impl Trial {
                     let dtype = find_tensor_dtype(self.fixture(), &touched.memory)?;
                     Some((touched.memory, touched.bytes as usize / dtype.size()))
                 });
-                let findings = run.findings.found;
-                let races = findings.iter().filter(|finding| finding.kind == FoundKind::Race);
-                let has_race = races.clone().next().is_some();
-                let has_block_race = races.clone().any(is_between_blocks);
-                let findings = findings.into_iter();
-                let unset = findings.filter(|finding| finding.kind == FoundKind::Unwritten);
-                let unset = unset.map(|finding| finding.memory).collect();
-                Ok(TensorReach::Measured {
-                    elements: touched.collect(),
-                    unset,
-                    has_race,
-                    has_block_race,
-                })
+                let found = run.findings.found;
+                let races = found.iter().filter(|finding| finding.kind == FoundKind::Race);
+                let unset = found.iter().filter(|finding| finding.kind == FoundKind::Unwritten);
+                Ok(TensorReach::Measured(TensorTraces {
+                    reach: touched.collect(),
+                    unset: unset.map(|finding| finding.memory.clone()).collect(),
+                    race: races.map(find_race_scope).max(),
+                }))
             }
             Ending::Fault(fault) => {
                 Ok(TensorReach::Fault { reason: format!("{}: {}", fault.what, fault.detail) })
@@ -273,9 +279,11 @@ fn ends_the_call(failure: &Failure) -> bool {
     )
 }
 
-/// Whether the accesses of a race are of two blocks.
-fn is_between_blocks(race: &AccessFinding) -> bool {
-    race.first.as_ref().is_some_and(|first| first.block != race.second.block)
+/// Whether the accesses of `race` are of one block or of two.
+fn find_race_scope(race: &AccessFinding) -> RaceScope {
+    let is_between_blocks =
+        race.first.as_ref().is_some_and(|first| first.block != race.second.block);
+    if is_between_blocks { RaceScope::Grid } else { RaceScope::Block }
 }
 
 fn is_of_undefined_lane(finding: &AccessFinding) -> bool {

@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 pub use self::build::{Shadow, VariantBuild};
-pub use self::checked_replay::{AccessCheck, CheckedReplay, TensorReach};
+pub use self::checked_replay::{AccessCheck, CheckedReplay, RaceScope, TensorReach, TensorTraces};
 pub(crate) use self::gradient_effort::SlopeEffort;
 pub use self::gradient_effort::{GradientEffort, GradientWatcher, GradientWork};
 pub use self::imprints::OutputImprint;

@@ -48,9 +48,20 @@ slot output(const char* name, T& value) {
   return {name, [&](const at::Tensor& result) { value = static_cast<T>(result.item<double>()); },
           [&](const c10::Scalar& result) { value = static_cast<T>(result.to<double>()); }};
 }
+/// The elements of `result` that hold what fresh memory does: nobody wrote them. Bytes may do so by chance.
+inline size_t count_unwritten(const at::Tensor& result) {
+  const size_t bytes = result.element_size();
+  if (!result.is_cuda() || bytes == 1) return 0;
+  const std::vector<char> written = result.packed_bytes(), fresh = at::empty(result.sizes(), result.options()).packed_bytes();
+  size_t unwritten = 0;
+  for (size_t at = 0; at < written.size(); at += bytes) unwritten += std::equal(&written[at], &written[at] + bytes, &fresh[at]);
+  return unwritten;
+}
 /// Keeps a result of any shape and type. Outputs of the harness tell them by how far they are written: one byte more than
-/// its type's number, and along each dimension one more than it has elements.
-inline slot with_measures(const char* name, void* type, std::vector<void*> extents, at::Tensor& kept) {
+/// its type's number, along each dimension one more than it has elements, and a byte for each element that nobody wrote,
+/// of which there are `room`.
+inline slot with_measures(const char* name, void* type, std::vector<void*> extents, void* unwritten, size_t room,
+                          at::Tensor& kept) {
   return {name,
           [=, &kept](const at::Tensor& result) {
             kept = result;
@@ -59,6 +70,7 @@ inline slot with_measures(const char* name, void* type, std::vector<void*> exten
             const size_t dimensions = static_cast<size_t>(result.dim());
             for (size_t d = 0; d < dimensions && d < extents.size(); d++)
               (void)cudaMemset(extents[d], 0, static_cast<size_t>(result.size(static_cast<int64_t>(d))) + 1);
+            (void)cudaMemset(unwritten, 0, std::min(count_unwritten(result), room));
           },
           nullptr};
 }
