@@ -107,22 +107,35 @@ pub fn is_host(function: &FunctionSignature) -> bool {
     !function.kernel && !function.device
 }
 
+/// Whether a function computes gradients or a loss, by its name.
+pub fn is_gradient_or_loss(function: &&FunctionSignature) -> bool {
+    is_backward(&function.name) || function.name.contains("loss")
+}
+
 fn takes_pointers(function: &FunctionSignature) -> bool {
     function.parameters.iter().any(|parameter| parameter.ty.contains('*'))
 }
 
-/// Reads the source at `path` in the repository at `root`; `files` are all its possible headers.
+/// The text of the source at `path`.
 ///
 /// # Errors
-/// It cannot be read, lies elsewhere, or has a name that a harness cannot hold.
-pub fn read_callable_source(
+/// It cannot be read.
+pub fn read_source_text(path: &Path) -> CliResult<String> {
+    let bytes = files::read_regular_file(path, files::SOURCE_BYTES)
+        .context(|| format!("cannot read {}", path.display()))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Finds what the source at `path` with this `text` offers in the repository at `root`; `files` are all its possible headers.
+///
+/// # Errors
+/// It lies elsewhere, or has a name that a harness cannot hold.
+pub fn find_callable_source(
     path: &Path,
+    text: &str,
     root: &Path,
     files: &[PathBuf],
 ) -> CliResult<CallableSource> {
-    let text = files::read_regular_file(path, files::SOURCE_BYTES)
-        .context(|| format!("cannot read {}", path.display()))?;
-    let text = String::from_utf8_lossy(&text).into_owned();
     let Ok(relative_path) = path.strip_prefix(root) else {
         let message = format!("{} lies outside of the repository", path.display());
         return Err(CommandError::new(message));
@@ -131,7 +144,7 @@ pub fn read_callable_source(
         let message = format!("the name {} is not UTF-8", relative_path.display());
         return Err(CommandError::new(message));
     };
-    let text = tighten_launches(&text).unwrap_or(text);
+    let text = tighten_launches(text).unwrap_or_else(|| text.to_owned());
     let unit = SourceUnit { path: relative_text, text: &text };
     let headers = ReachedHeaders::of_source(path, &text, files);
     let mut functions = find_function_signatures(&unit, &scan_symbols(&[unit]));

@@ -11,9 +11,7 @@ use ::replay::frontend::FunctionSignature;
 use ::replay::harness::{CppStandard, Harness};
 use ::replay::history::History;
 
-use super::callable_source::{
-    CODE, CallableSource, collect_files, is_host, read_callable_source, unite_sources,
-};
+use super::callable_source::{CODE, CallableSource, collect_files, is_host, unite_sources};
 use super::draft::{
     BuildMacro, Draft, DraftedBuild, TypeNames, choose_usual_sizes, find_build_macros,
     find_build_standard, find_command_standard, is_backward, split_words,
@@ -213,25 +211,23 @@ pub fn run_init(args: &InitArgs, session: &Session) -> CliResult<u8> {
     {
         return write_random_fixture(&path, sizes);
     }
+    let source = args.source.as_ref().map(|path| fs::canonicalize(path).unwrap_or(path.clone()));
+    if let Some(folder) = source.as_ref().filter(|path| path.is_dir()) {
+        return Err(folder_for_source(folder, &root, &files));
+    }
+    let index = SourceIndex::read(&working_folder, source.as_deref(), &files, &root);
     let mut left_out = Vec::new();
-    let candidates = match &args.source {
-        Some(path) => {
-            let path = fs::canonicalize(path).unwrap_or(path.clone());
-            if path.is_dir() {
-                return Err(folder_for_source(&path, &root, &files));
-            }
-            vec![read_callable_source(&path, &root, &files)?]
-        }
-        None => find_callable_sources(&files, &root, &mut left_out),
+    let candidates: Vec<&CallableSource> = match &source {
+        Some(path) => index.find_source(path)?.into_iter().collect(),
+        None => index.list_callable(&mut left_out),
     };
     let repository = Repository {
         submodules: find_submodules(&root),
         macros: find_script_macros(&working_folder),
         root: root.clone(),
     };
-    let index = SourceIndex::read(&working_folder, &files, &root);
     let mut harnesses: Vec<Harnessed> = Vec::new();
-    for passes in &join_passes(candidates.iter().collect()) {
+    for passes in &join_passes(candidates.clone()) {
         let mut functions = Vec::new();
         for candidate in passes {
             let own_functions = candidate.worth_calling();
@@ -254,7 +250,7 @@ pub fn run_init(args: &InitArgs, session: &Session) -> CliResult<u8> {
     name_outputs(&mut harnesses, &args.output);
     if harnesses.is_empty() {
         return Err(match candidates.first().filter(|_| args.source.is_some()) {
-            Some(candidate) => no_launch(candidate, &files, &root),
+            Some(candidate) => no_launch(candidate, &index),
             None => nothing_to_call(&working_folder, &root),
         });
     }
@@ -487,29 +483,6 @@ fn find_submodules(root: &Path) -> Vec<PathBuf> {
     paths.collect()
 }
 
-/// The sources with something to call, those with gradients first. `left_out` names the others.
-fn find_callable_sources(
-    files: &[PathBuf],
-    root: &Path,
-    left_out: &mut Vec<String>,
-) -> Vec<CallableSource> {
-    let mut candidates = Vec::new();
-    for path in files.iter().filter(|path| path.extension().is_some_and(|ext| ext == "cu")) {
-        let displayed_path = path.strip_prefix(root).unwrap_or(path).display();
-        match read_callable_source(path, root, files) {
-            Err(error) => left_out.push(format!("{displayed_path}: {}", error.in_a_line())),
-            Ok(empty_candidate) if empty_candidate.worth_calling().is_empty() => {
-                left_out.push(format!(
-                    "{displayed_path}: it holds no kernel and nothing that launches one"
-                ));
-            }
-            Ok(candidate) => candidates.push(candidate),
-        }
-    }
-    candidates.sort_by_key(|candidate| !candidate.worth_calling().iter().any(is_gradient_or_loss));
-    candidates
-}
-
 /// The `candidates`, with the two passes of one operation together where they stand in two files, of one folder or of a
 /// folder each: the forward pass first.
 fn join_passes(mut candidates: Vec<&CallableSource>) -> Vec<Vec<&CallableSource>> {
@@ -534,11 +507,6 @@ fn list_header_folders(sources: &[&CallableSource]) -> Vec<PathBuf> {
         }
     }
     folders
-}
-
-/// Whether a function computes gradients or a loss, by its name.
-fn is_gradient_or_loss(function: &&FunctionSignature) -> bool {
-    is_backward(&function.name) || function.name.contains("loss")
 }
 
 /// The functions of `candidate` with launches outside of `called`, and the reasons.
@@ -634,13 +602,13 @@ fn find_python_framework(text: &str) -> Option<&'static str> {
     FRAMEWORKS.iter().find(|(module, _)| imports(module)).map(|(_, name)| *name)
 }
 
-/// The error for the source `candidate` without a launch; it names those of `files` whose functions it calls.
-fn no_launch(candidate: &CallableSource, files: &[PathBuf], root: &Path) -> CommandError {
+/// The error for the source `candidate` without a launch; it names those of `index` whose functions it calls.
+fn no_launch(candidate: &CallableSource, index: &SourceIndex<'_>) -> CommandError {
     let path = &candidate.path;
     let is_mentioned = |function: &&FunctionSignature| {
         split_words(&candidate.text).any(|word| word == function.name)
     };
-    for launching in find_callable_sources(files, root, &mut Vec::new()) {
+    for launching in index.list_callable(&mut Vec::new()) {
         let functions = launching.worth_calling().into_iter().filter(is_mentioned);
         let names: Vec<&str> = functions.map(|function| function.name.as_str()).collect();
         if !names.is_empty() {

@@ -5,16 +5,17 @@ use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use ::replay::files;
 use ::replay::frontend::{
     FunctionSignature, FunctionWords, SourceUnit, binds_functions, find_python_names,
     list_function_words,
 };
 
 use super::callable_source::{
-    CallableSource, collect_files, is_host, read_callable_source, unite_sources,
+    CallableSource, collect_files, find_callable_source, is_gradient_or_loss, is_host,
+    read_source_text, unite_sources,
 };
 use super::draft::{split_words, takes_tensors};
+use super::error::{CliResult, CommandError};
 
 /// The endings of sources, C++ and CUDA.
 const SOURCES: [&str; 4] = ["cc", "cpp", "cu", "cxx"];
@@ -55,31 +56,41 @@ struct Reach<'s> {
     sources: Vec<&'s CallableSource>,
 }
 
-/// A source, read as far as it is asked for.
+/// A source, looked into as far as it is asked for.
 struct IndexedSource {
     path: PathBuf,
+    /// Empty where it cannot be read.
     text: String,
-    callable: OnceCell<Option<CallableSource>>,
+    callable: OnceCell<CliResult<CallableSource>>,
     functions: OnceCell<Vec<FunctionWords>>,
 }
 
 impl<'r> SourceIndex<'r> {
-    /// The sources below `folder`; `headers` are the headers there, and `root` is that of the repository.
-    pub fn read(folder: &Path, headers: &'r [PathBuf], root: &'r Path) -> SourceIndex<'r> {
-        let mut paths = Vec::new();
+    /// The sources below `folder`, and the one that is `named`; `headers` are the headers there, and `root` is that of the
+    /// repository.
+    pub fn read(
+        folder: &Path,
+        named: Option<&Path>,
+        headers: &'r [PathBuf],
+        root: &'r Path,
+    ) -> SourceIndex<'r> {
+        let mut paths: Vec<PathBuf> = named.map(Path::to_owned).into_iter().collect();
         collect_files(folder, 0, &SOURCES, &mut paths);
         paths.sort();
+        paths.dedup();
         let mut sources = Vec::new();
         let mut bound_names = BTreeSet::new();
         for path in paths {
-            let Ok(bytes) = files::read_regular_file(&path, files::SOURCE_BYTES) else { continue };
-            let text = String::from_utf8_lossy(&bytes).into_owned();
+            let callable = OnceCell::new();
+            let text = read_source_text(&path).unwrap_or_else(|error| {
+                let _ = callable.set(Err(error));
+                String::new()
+            });
             if binds_functions(&text) {
                 let unit = SourceUnit { path: "", text: &text };
                 bound_names.extend(find_python_names(&unit).into_iter().map(|name| name.function));
             }
-            let (callable, functions) = (OnceCell::new(), OnceCell::new());
-            sources.push(IndexedSource { path, text, callable, functions });
+            sources.push(IndexedSource { path, text, callable, functions: OnceCell::new() });
         }
         let mut by_word: HashMap<String, Vec<usize>> = HashMap::new();
         for (place, source) in sources.iter().enumerate() {
@@ -89,6 +100,37 @@ impl<'r> SourceIndex<'r> {
             }
         }
         SourceIndex { root, headers, sources, by_word, bound_names }
+    }
+
+    /// The source at `path`.
+    ///
+    /// # Errors
+    /// It cannot be read, lies outside of the repository, or has a name that a harness cannot hold.
+    pub fn find_source(&self, path: &Path) -> CliResult<Option<&CallableSource>> {
+        let found = self.sources.iter().find(|source| source.path == path);
+        found.map(|source| self.look_into(source).map_err(Clone::clone)).transpose()
+    }
+
+    /// The CUDA sources with something to call, those with gradients first. `left_out` names the others.
+    pub fn list_callable(&self, left_out: &mut Vec<String>) -> Vec<&CallableSource> {
+        let mut candidates = Vec::new();
+        let is_cuda = |source: &&IndexedSource| source.path.extension().is_some_and(|e| e == "cu");
+        for source in self.sources.iter().filter(is_cuda) {
+            let displayed_path =
+                source.path.strip_prefix(self.root).unwrap_or(&source.path).display();
+            match self.look_into(source) {
+                Err(error) => left_out.push(format!("{displayed_path}: {}", error.in_a_line())),
+                Ok(empty_candidate) if empty_candidate.worth_calling().is_empty() => {
+                    left_out.push(format!(
+                        "{displayed_path}: it holds no kernel and nothing that launches one"
+                    ));
+                }
+                Ok(candidate) => candidates.push(candidate),
+            }
+        }
+        candidates
+            .sort_by_key(|candidate| !candidate.worth_calling().iter().any(is_gradient_or_loss));
+        candidates
     }
 
     /// The other sources that define what `functions` of `source` call and its headers declare.
@@ -219,8 +261,16 @@ impl<'r> SourceIndex<'r> {
     }
 
     fn callable<'s>(&'s self, source: &'s IndexedSource) -> Option<&'s CallableSource> {
-        let read = || read_callable_source(&source.path, self.root, self.headers).ok();
-        source.callable.get_or_init(read).as_ref()
+        self.look_into(source).ok()
+    }
+
+    fn look_into<'s>(
+        &'s self,
+        source: &'s IndexedSource,
+    ) -> Result<&'s CallableSource, &'s CommandError> {
+        let IndexedSource { path, text, callable, .. } = source;
+        let find = || find_callable_source(path, text, self.root, self.headers);
+        callable.get_or_init(find).as_ref()
     }
 
     /// The functions of `source`, and those of its headers that its own text names: it may instantiate their templates.
