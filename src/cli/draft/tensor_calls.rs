@@ -90,6 +90,42 @@ fn is_size_list(ty: &str) -> bool {
             && words.iter().any(|word| matches!(*word, "int" | "long" | "int64_t"))
 }
 
+/// What a parameter of a function of tensors takes.
+enum ArgumentKind {
+    /// Several sizes.
+    Sizes,
+    /// No tensor.
+    Value,
+    /// A tuple: nothing tells what it holds.
+    Tuple,
+    /// Lists of tensors.
+    Lists { is_changed: bool },
+    /// A tensor that gets its sizes in the call.
+    Resized,
+    /// A tensor that is written in place.
+    Written,
+    /// Any other tensor.
+    Read,
+}
+
+/// A call of a function of tensors that is being drafted.
+struct TensorCall<'f> {
+    function: &'f FunctionSignature,
+    types: &'f TypeNames,
+    /// The places of the parameters that are written in place.
+    written: Vec<usize>,
+    guesses: Vec<String>,
+    /// Inputs in lists that the call changes.
+    changed: Vec<String>,
+    /// Outputs that get their sizes in the call.
+    resized: Vec<String>,
+}
+
+/// The argument for the tensor `name` as `parameter`, which may be a pointer to it.
+fn spell_tensor(name: &str, parameter: &Parameter) -> String {
+    if parameter.ty.contains('*') { format!("&{name}") } else { name.to_owned() }
+}
+
 impl DraftedCall {
     /// Whether it gives an output the elements of a tensor.
     pub(super) fn copies_tensor(&self) -> bool {
@@ -101,120 +137,164 @@ impl Draft {
     /// Calls `function`, which takes or returns tensors, too.
     pub(super) fn add_tensor_call(&mut self, function: &FunctionSignature, types: &TypeNames) {
         self.calls_with_tensors = true;
-        let body = &function.tensors;
-        let mut guesses = Vec::new();
+        let mut call = TensorCall {
+            function,
+            types,
+            written: find_written_parameters(function, types),
+            guesses: Vec::new(),
+            changed: Vec::new(),
+            resized: Vec::new(),
+        };
         let mut arguments = Vec::new();
-        let mut changed_tensors = Vec::new();
-        let mut resized_tensors = Vec::new();
-        let written_parameters = find_written_parameters(function, types);
         for (place, parameter) in function.parameters.iter().enumerate() {
             let name = self.name_of_result(parameter_name((place, parameter)));
-            if is_size_list(&parameter.ty) {
-                let size = name_dimension(&name, 0);
-                guesses.push(format!("one size for {name}"));
-                arguments.push(format!("{{{size}}}"));
-                if !self.sizes.contains(&size) {
-                    self.sizes.push(size);
+            arguments.push(match self.kind_of_argument(&call, place, &name) {
+                ArgumentKind::Sizes => self.add_size_list(&name, &mut call.guesses),
+                ArgumentKind::Value => {
+                    let role = types.role(function, parameter);
+                    self.add_parameter(name, role, &[], &mut call.guesses)
                 }
-                continue;
-            }
-            if !names_tensor(&parameter.ty) {
-                let role = types.role(function, parameter);
-                arguments.push(self.add_parameter(name, role, &[], &mut guesses));
-                continue;
-            }
-            if parameter.ty.split(' ').any(|word| word == "tuple") {
-                let role = ParameterRole::guess("{}");
-                arguments.push(self.add_parameter(name, role, &[], &mut guesses));
-                continue;
-            }
-            if names_tensor_list(&parameter.ty) {
-                guesses.push(format!("two tensors a list for {name}"));
-                let lists = name_listed_tensors(&name, parameter, body);
-                let tensor = self.draft_body_tensor(&name, body, types, function);
-                for listed in lists.concat() {
-                    self.inputs.entry(listed).or_insert_with(|| tensor.clone());
+                ArgumentKind::Tuple => {
+                    self.add_parameter(name, ParameterRole::guess("{}"), &[], &mut call.guesses)
                 }
-                arguments.push(spell_lists(&lists, is_list_of_lists(&parameter.ty)));
-                let is_open =
-                    !names_tensor(&function.returns) && !parameter.ty.starts_with("const ");
-                if written_parameters.contains(&place) || written_parameters.is_empty() && is_open {
-                    changed_tensors.extend(lists.concat());
+                ArgumentKind::Lists { is_changed } => {
+                    self.add_lists(&name, parameter, is_changed, &mut call)
                 }
-                continue;
-            }
-            let argument = |name: &str| {
-                if parameter.ty.contains('*') { format!("&{name}") } else { name.to_owned() }
-            };
-            let is_resized = function.tensors.resized.contains(&parameter.name);
-            if is_resized && (self.find_tensor(&name).is_none() || self.makes_resized(&name)) {
-                let tensor = self.draft_body_tensor(&name, body, types, function);
-                arguments.push(self.add_resized_output(&name, tensor, function));
-                resized_tensors.push(name);
-                continue;
-            }
-            // What an earlier function returns by this name is changed further.
-            if written_parameters.contains(&place) && !self.is_returned(&name) {
-                let own_name = self.name_apart(function, &name);
-                let doubt = match parameter.access {
-                    ParameterAccess::Written => ShapeDoubt::Pointer,
-                    ParameterAccess::Unknown | ParameterAccess::Read => ShapeDoubt::InPlace,
-                };
-                let tensor = DraftedTensor {
-                    doubt: Some(doubt),
-                    ..self.draft_body_tensor(&name, body, types, function)
-                };
-                arguments.push(argument(&own_name));
-                self.outputs.insert(own_name, tensor);
-                continue;
-            }
-            if !self.outputs.contains_key(&name) && !self.inputs.contains_key(&name) {
-                let tensor = DraftedTensor {
-                    is_optional: parameter.ty.contains("optional"),
-                    ..self.draft_body_tensor(&name, body, types, function)
-                };
-                self.inputs.insert(name.clone(), tensor);
-            }
-            arguments.push(argument(&name));
+                ArgumentKind::Resized => self.add_resized_output(name, &mut call),
+                ArgumentKind::Written => self.add_written_tensor(&name, parameter, &call),
+                ArgumentKind::Read => self.add_read_tensor(&name, parameter, &call),
+            });
         }
+        let TensorCall { mut guesses, changed, resized, .. } = call;
         let results = self.add_results(function, types, &mut guesses);
         self.functions.push(function.name.clone());
         self.calls.push(draft_call(function, arguments, results, guesses));
-        for name in resized_tensors {
+        for name in resized {
             self.take_resized_output(&name);
         }
-        for name in changed_tensors {
+        for name in changed {
             self.add_copy(&name);
         }
     }
 
-    /// Adds the output `name`, drafted as `tensor`, which `function` gives its sizes. Returns the tensor to call it with, an
-    /// empty one like another argument.
-    fn add_resized_output(
+    /// What the parameter at `place` of the function of `call`, drafted as `name`, takes.
+    fn kind_of_argument(&self, call: &TensorCall<'_>, place: usize, name: &str) -> ArgumentKind {
+        let Parameter { ty, name: own_name, .. } = &call.function.parameters[place];
+        let TensorBody { resized, .. } = &call.function.tensors;
+        let is_written = call.written.contains(&place);
+        if is_size_list(ty) {
+            ArgumentKind::Sizes
+        } else if !names_tensor(ty) {
+            ArgumentKind::Value
+        } else if ty.split(' ').any(|word| word == "tuple") {
+            ArgumentKind::Tuple
+        } else if names_tensor_list(ty) {
+            let may_be_written = call.written.is_empty()
+                && !names_tensor(&call.function.returns)
+                && !ty.starts_with("const ");
+            ArgumentKind::Lists { is_changed: is_written || may_be_written }
+        } else if resized.contains(own_name)
+            && (self.find_tensor(name).is_none() || self.makes_resized(name))
+        {
+            ArgumentKind::Resized
+        } else if is_written && !self.is_returned(name) {
+            ArgumentKind::Written
+        } else {
+            // What an earlier function returns by this name is changed further.
+            ArgumentKind::Read
+        }
+    }
+
+    /// Adds a size for the list `name` of sizes. Returns the argument.
+    fn add_size_list(&mut self, name: &str, guesses: &mut Vec<String>) -> String {
+        let size = name_dimension(name, 0);
+        guesses.push(format!("one size for {name}"));
+        let argument = format!("{{{size}}}");
+        if !self.sizes.contains(&size) {
+            self.sizes.push(size);
+        }
+        argument
+    }
+
+    /// Adds inputs for the tensors in the lists of `parameter`. Returns the argument.
+    fn add_lists(
         &mut self,
         name: &str,
-        tensor: DraftedTensor,
-        function: &FunctionSignature,
+        parameter: &Parameter,
+        is_changed: bool,
+        call: &mut TensorCall<'_>,
     ) -> String {
-        let resized = name_resized(name);
-        if self.makes_resized(name) {
-            return resized;
+        call.guesses.push(format!("two tensors a list for {name}"));
+        let lists = name_listed_tensors(name, parameter, &call.function.tensors);
+        let tensor = self.draft_body_tensor(name, call.types, call.function);
+        for listed in lists.concat() {
+            self.inputs.entry(listed).or_insert_with(|| tensor.clone());
         }
-        let is_model = |parameter: &&Parameter| {
-            names_tensor(&parameter.ty) && !function.tensors.resized.contains(&parameter.name)
+        if is_changed {
+            call.changed.extend(lists.concat());
+        }
+        spell_lists(&lists, is_list_of_lists(&parameter.ty))
+    }
+
+    /// Adds an output for a tensor that the call writes in place. Returns the argument.
+    fn add_written_tensor(
+        &mut self,
+        name: &str,
+        parameter: &Parameter,
+        call: &TensorCall<'_>,
+    ) -> String {
+        let own_name = self.name_apart(call.function, name);
+        let doubt = match parameter.access {
+            ParameterAccess::Written => ShapeDoubt::Pointer,
+            ParameterAccess::Unknown | ParameterAccess::Read => ShapeDoubt::InPlace,
         };
-        let model = function.parameters.iter().find(is_model);
-        let options = match model {
-            Some(model) => format!("at::Tensor({}).options()", model.name),
-            None => "at::kCUDA".to_owned(),
-        };
-        self.calls.push(DraftedCall {
-            results: Vec::new(),
-            callee: make_resized(name),
-            arguments: vec!["{0}".to_owned(), options],
-            guesses: Vec::new(),
-        });
-        self.outputs.insert(name.to_owned(), tensor);
+        let tensor = self.draft_body_tensor(name, call.types, call.function);
+        let argument = spell_tensor(&own_name, parameter);
+        self.outputs.insert(own_name, DraftedTensor { doubt: Some(doubt), ..tensor });
+        argument
+    }
+
+    /// Adds an input for a tensor that is neither written by the call nor by an earlier one. Returns the argument.
+    fn add_read_tensor(
+        &mut self,
+        name: &str,
+        parameter: &Parameter,
+        call: &TensorCall<'_>,
+    ) -> String {
+        if self.find_tensor(name).is_none() {
+            let tensor = DraftedTensor {
+                is_optional: parameter.ty.contains("optional"),
+                ..self.draft_body_tensor(name, call.types, call.function)
+            };
+            self.inputs.insert(name.to_owned(), tensor);
+        }
+        spell_tensor(name, parameter)
+    }
+
+    /// Adds the output `name`, to which the function of `call` gives its sizes. Returns the argument, an empty tensor like
+    /// another argument.
+    fn add_resized_output(&mut self, name: String, call: &mut TensorCall<'_>) -> String {
+        let resized = name_resized(&name);
+        if !self.makes_resized(&name) {
+            let function = call.function;
+            let is_model = |parameter: &&Parameter| {
+                names_tensor(&parameter.ty) && !function.tensors.resized.contains(&parameter.name)
+            };
+            let model = function.parameters.iter().find(is_model);
+            let options = match model {
+                Some(model) => format!("at::Tensor({}).options()", model.name),
+                None => "at::kCUDA".to_owned(),
+            };
+            let tensor = self.draft_body_tensor(&name, call.types, function);
+            self.calls.push(DraftedCall {
+                results: Vec::new(),
+                callee: make_resized(&name),
+                arguments: vec!["{0}".to_owned(), options],
+                guesses: Vec::new(),
+            });
+            self.outputs.insert(name.clone(), tensor);
+        }
+        call.resized.push(name);
         resized
     }
 
@@ -279,7 +359,7 @@ impl Draft {
             let number = result_types.get(place).and_then(|ty| types.dtype(ty));
             let tensor = match number {
                 Some(dtype) => DraftedTensor::scalar(dtype),
-                None => self.draft_body_tensor(&name, &function.tensors, types, function),
+                None => self.draft_body_tensor(&name, types, function),
             };
             let own_name = self.name_apart(function, &name);
             self.outputs.insert(own_name.clone(), tensor);
@@ -307,14 +387,14 @@ impl Draft {
         }
     }
 
-    /// The tensor `name` as the `body` of `function` tells of it: otherwise of one dimension.
+    /// The tensor `name` as the body of `function` tells of it: otherwise of one dimension.
     fn draft_body_tensor(
         &self,
         name: &str,
-        body: &TensorBody,
         types: &TypeNames,
         function: &FunctionSignature,
     ) -> DraftedTensor {
+        let body = &function.tensors;
         let model = body.models.get(name).map_or(name, String::as_str);
         let drafted_model = self.find_tensor(model).filter(|_| model != name);
         let element = body.elements.get(name).and_then(|ty| types.dtype(ty));
