@@ -408,6 +408,31 @@ at::Tensor scale(at::Tensor x, at::Tensor w)
     assert_eq!(env.replay(&["fixtures/random"]).code, Some(0));
 }
 
+#[test]
+fn init_calls_with_a_tensor_in_memory_of_the_host_where_host_code_reads_it() {
+    let env = TestEnv::new();
+    env.repo.write(
+        "k.cu",
+        "#include <torch/extension.h>
+__global__ void shift(const float* x, float* y, int by) { y[threadIdx.x] = x[threadIdx.x] + by; }
+at::Tensor shift_all(at::Tensor x, at::Tensor steps)
+{
+    at::Tensor y = at::empty_like(x);
+    shift<<<1, x.numel()>>>(x.data_ptr<float>(), y.data_ptr<float>(), steps.data_ptr<int>()[0]);
+    return y;
+}
+",
+    );
+    env.repo.commit("A step on the host");
+    let init = env.replay(&["init", "--random"]);
+    assert!(
+        init.stdout.contains("  y = shift_all(x, at::Tensor(steps).cpu());"),
+        "{}",
+        init.text()
+    );
+    assert_eq!(env.replay(&["fixtures/random"]).code, Some(0));
+}
+
 const BINDINGS: &str = "\
 #include <torch/extension.h>
 at::Tensor fused_forward(at::Tensor x, at::Tensor w, double eps);

@@ -23,6 +23,8 @@ pub struct TensorBody {
     pub elements: BTreeMap<String, String>,
     /// Tensors that get other sizes: `NAME.resize_(...)`.
     pub resized: BTreeSet<String>,
+    /// Tensors whose elements host code reads: `NAME.data_ptr<int>()[0]`, `NAME.accessor<int, 1>()`, `CHECK_CPU(NAME)`.
+    pub on_host: BTreeSet<String>,
     /// By list of lists, how many it has at least: `NAME[3][0]`, or `apply<4>(NAME)`.
     pub list_counts: BTreeMap<String, usize>,
 }
@@ -47,7 +49,9 @@ const OF_SIZES: [&str; 6] = ["empty", "zeros", "ones", "full", "new_empty", "new
 const TYPED_MEMBERS: [&str; 4] = ["data_ptr", "const_data_ptr", "mutable_data_ptr", "data"];
 /// The same with the number of dimensions as second argument.
 const ACCESSORS: [&str; 4] =
-    ["accessor", "packed_accessor", "packed_accessor32", "packed_accessor64"];
+    [HOST_ACCESSOR, "packed_accessor", "packed_accessor32", "packed_accessor64"];
+/// The one of them for tensors in memory of the host.
+const HOST_ACCESSOR: &str = "accessor";
 /// Members of a tensor for one of the same shape and type.
 const COPIES: [&str; 4] = ["contiguous", "clone", "detach", "value"];
 /// The same, and for one of the same shape with other elements.
@@ -78,6 +82,9 @@ pub(super) fn read_tensor_body(text: &str, tokens: &Tokens, body: Range<usize>) 
             "sizes" => lists_of_sizes.extend(read_list_of_sizes(text, tokens, index)),
             word if word.contains("CHECK") && word.contains("SHAPE") => {
                 found.read_checked_shape(text, tokens, index);
+            }
+            word if word.contains("CHECK") && word.contains("CPU") => {
+                found.on_host.extend(read_only_argument(text, tokens, index));
             }
             word if lists_of_sizes.contains_key(word) => {
                 found.read_listed_size(text, tokens, index, lists_of_sizes[word]);
@@ -217,6 +224,11 @@ impl TensorBody {
         if let Some(ty) = arguments.next() {
             self.elements.entry(tensor.to_owned()).or_insert(ty.join(" "));
         }
+        let is_read =
+            tokens.skip_group(end).is_some_and(|next| tokens.is_spelled_at(text, next, "["));
+        if tokens.is_spelled_at(text, index, HOST_ACCESSOR) || is_read {
+            self.on_host.insert(tensor.to_owned());
+        }
         if ACCESSORS.contains(&tokens[index].text(text))
             && let Some([dimensions]) = arguments.next()
             && let Ok(dimensions) = dimensions.parse::<usize>()
@@ -285,6 +297,14 @@ impl TensorBody {
         }
         String::new()
     }
+}
+
+/// The `NAME` of `MACRO(NAME)` with the macro at `index`.
+fn read_only_argument(text: &str, tokens: &Tokens, index: usize) -> Option<String> {
+    let is_only =
+        tokens.is_spelled_at(text, index + 1, "(") && tokens.is_spelled_at(text, index + 3, ")");
+    let argument = tokens.get(index + 2).filter(|_| is_only)?;
+    (argument.kind == TokenKind::Ident).then(|| argument.text(text).to_owned())
 }
 
 /// The name and the tensor of `NAME = TENSOR.sizes()` with its `sizes` at `index`.
@@ -508,6 +528,22 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
             .map(|(list, count)| (list.as_str(), *count))
             .collect();
         assert_eq!(counts, [("lists", 3), ("others", 4), ("x", 4)]);
+    }
+
+    /// What a function with this `body` tells of its tensors.
+    fn read_body(body: &str) -> TensorBody {
+        let text = format!("void f(Tensor x, Tensor y, Tensor z) {{ {body} }}");
+        let unit = SourceUnit { path: "a.cu", text: &text };
+        find_function_signatures(&unit, &scan_symbols(&[unit])).remove(0).tensors
+    }
+
+    #[test]
+    fn tensors_that_host_code_reads_lie_in_its_memory() {
+        let body =
+            "int n = x.data_ptr<int>()[3]; CHECK_CPU(y); k<<<1, 1>>>(z.data_ptr<float>() + 1);";
+        assert_eq!(read_body(body).on_host, ["x", "y"].map(str::to_owned).into());
+        let body = "auto a = x.accessor<float, 2>(); auto b = y.packed_accessor32<float, 2>();";
+        assert_eq!(read_body(body).on_host, ["x".to_owned()].into());
     }
 
     #[test]

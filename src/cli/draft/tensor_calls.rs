@@ -104,6 +104,8 @@ enum ArgumentKind {
     Resized,
     /// A tensor that is written in place.
     Written,
+    /// A tensor in memory of the host.
+    OnHost,
     /// Any other tensor.
     Read,
 }
@@ -162,6 +164,10 @@ impl Draft {
                 }
                 ArgumentKind::Resized => self.add_resized_output(name, &mut call),
                 ArgumentKind::Written => self.add_written_tensor(&name, parameter, &call),
+                ArgumentKind::OnHost => {
+                    self.add_read_tensor(&name, parameter, &call);
+                    format!("at::Tensor({name}).cpu()")
+                }
                 ArgumentKind::Read => self.add_read_tensor(&name, parameter, &call),
             });
         }
@@ -180,7 +186,7 @@ impl Draft {
     /// What the parameter at `place` of the function of `call`, drafted as `name`, takes.
     fn kind_of_argument(&self, call: &TensorCall<'_>, place: usize, name: &str) -> ArgumentKind {
         let Parameter { ty, name: own_name, .. } = &call.function.parameters[place];
-        let TensorBody { resized, .. } = &call.function.tensors;
+        let TensorBody { resized, on_host, .. } = &call.function.tensors;
         let is_written = call.written.contains(&place);
         if is_size_list(ty) {
             ArgumentKind::Sizes
@@ -199,6 +205,8 @@ impl Draft {
             ArgumentKind::Resized
         } else if is_written && !self.is_returned(name) {
             ArgumentKind::Written
+        } else if on_host.contains(own_name) {
+            ArgumentKind::OnHost
         } else {
             // What an earlier function returns by this name is changed further.
             ArgumentKind::Read
