@@ -72,13 +72,20 @@ pub(super) fn read_tensor_body(text: &str, tokens: &Tokens, body: Range<usize>) 
     // By name, the tensor whose sizes it holds.
     let mut lists_of_sizes: BTreeMap<&str, &str> = BTreeMap::new();
     let mut returns = Vec::new();
+    // By tensor, the name of its last size; empty for none.
+    let mut last_sizes: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut counted = BTreeSet::new();
     for index in body.clone() {
         if tokens[index].kind != TokenKind::Ident {
             continue;
         }
         match tokens[index].text(text) {
             "return" => returns.push(index),
-            "size" => found.read_size(text, tokens, index),
+            "size" => {
+                found.read_size(text, tokens, index);
+                last_sizes.extend(read_last_size(text, tokens, index));
+            }
+            "numel" => counted.extend(find_tensor_of_member(text, tokens, index)),
             "sizes" => lists_of_sizes.extend(read_list_of_sizes(text, tokens, index)),
             word if word.contains("CHECK") && word.contains("SHAPE") => {
                 found.read_checked_shape(text, tokens, index);
@@ -104,6 +111,11 @@ pub(super) fn read_tensor_body(text: &str, tokens: &Tokens, body: Range<usize>) 
             }
             _ => {}
         }
+    }
+    // What is counted as rows of a last size has rows.
+    for (tensor, size) in last_sizes.into_iter().filter(|(tensor, _)| counted.contains(tensor)) {
+        let shape = vec![String::new(), size.to_owned()];
+        found.shapes.entry(tensor.to_owned()).or_insert(shape);
     }
     for index in body.clone().filter(|&index| tokens.is_spelled_at(text, index, "=")) {
         found.read_copy(text, tokens, index);
@@ -297,6 +309,16 @@ impl TensorBody {
         }
         String::new()
     }
+}
+
+/// The tensor and the name of `NAME = TENSOR.size(-1)` with its `size` at `index`; the name is empty where there is none.
+fn read_last_size<'t>(text: &'t str, tokens: &Tokens, index: usize) -> Option<(&'t str, &'t str)> {
+    let mut words = ["(", "-", "1", ")"].into_iter().enumerate();
+    let is_last = words.all(|(place, word)| tokens.text_at(text, index + 1 + place) == word);
+    let tensor = find_tensor_of_member(text, tokens, index).filter(|_| is_last)?;
+    let is_named = tokens.is_spelled_at(text, index.checked_sub(3)?, "=");
+    let name = index.checked_sub(4).filter(|_| is_named);
+    Some((tensor, name.map_or("", |name| tokens.text_at(text, name))))
 }
 
 /// The `NAME` of `MACRO(NAME)` with the macro at `index`.
@@ -535,6 +557,17 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
         let text = format!("void f(Tensor x, Tensor y, Tensor z) {{ {body} }}");
         let unit = SourceUnit { path: "a.cu", text: &text };
         find_function_signatures(&unit, &scan_symbols(&[unit])).remove(0).tensors
+    }
+
+    #[test]
+    fn a_tensor_with_elements_by_its_last_size_has_rows() {
+        let body = "int hidden = x.size(-1); int rows = x.numel() / hidden; int w = y.size(-1);\n\
+                    int n = z.numel() / z.size(-1);";
+        let shapes = read_body(body).shapes;
+        let shape = |tensor: &str| shapes.get(tensor).map(|shape| shape.join(" "));
+        assert_eq!(shape("x").as_deref(), Some(" hidden"));
+        assert_eq!(shape("z").as_deref(), Some(" "));
+        assert_eq!(shape("y"), None, "it may be one row");
     }
 
     #[test]
