@@ -566,8 +566,17 @@ impl<E, A: FnMut(&Draft, &BTreeMap<String, usize>) -> Result<Attempt, E>> ShapeS
         (self.attempt)(&supposition.draft, &sizes)
     }
 
-    /// What is left of `accepted` where only what is needed is supposed. All sizes are made smaller first if the call is large.
-    fn settle(&mut self, mut accepted: AcceptedShapes) -> Result<AcceptedShapes, E> {
+    /// What is left of `accepted` where only what is needed is supposed, with smaller sizes if the call is large: first of all, so that
+    /// the rest takes less time, and again where the number of some columns kept them from it.
+    fn settle(&mut self, accepted: AcceptedShapes) -> Result<AcceptedShapes, E> {
+        let small = self.shrink(accepted)?;
+        let needed = self.drop_needless(small)?;
+        let fixed = self.fix_last_numbers(needed)?;
+        self.shrink(fixed)
+    }
+
+    /// What is `accepted`, with half of all sizes as often as the call is large and comes to its end with a quarter, too.
+    fn shrink(&mut self, mut accepted: AcceptedShapes) -> Result<AcceptedShapes, E> {
         while accepted.call.is_large && accepted.supposition.usual > SMALLEST {
             let usual = accepted.supposition.usual;
             let half = Supposition { usual: usual / 2, ..accepted.supposition.clone() };
@@ -577,8 +586,7 @@ impl<E, A: FnMut(&Draft, &BTreeMap<String, usize>) -> Result<Attempt, E>> ShapeS
             let Attempt::Accepted(call) = self.attempt_with(&half)? else { break };
             accepted = AcceptedShapes { supposition: half, call };
         }
-        let accepted = self.drop_needless(accepted)?;
-        self.fix_last_numbers(accepted)
+        Ok(accepted)
     }
 
     /// What is `accepted` without what need not be supposed of numbers, now that the rest is.
@@ -1139,6 +1147,27 @@ pub(super) mod tests {
             _ => fail("x", 3),
         };
         assert_eq!(suppose(&draft, 1, by_eight).usual, 16);
+    }
+
+    #[test]
+    fn sizes_are_smaller_as_soon_as_the_number_of_columns_is_known() {
+        let draft = draft_function("at::Tensor x, at::Tensor boxes", "");
+        let found = find_supposition(&draft, 1 << 20, |draft, sizes| {
+            let shape = draft.shape_of("boxes");
+            let columns = shape.get(1).map_or(0, |size| sizes[size]);
+            if columns < 6 {
+                return Ok::<Attempt, ()>(Attempt::Fault(fail("boxes", 0).unwrap_err()));
+            }
+            let rows = sizes[&shape[0]];
+            let traces = TensorTraces {
+                reach: BTreeMap::from([("boxes".to_owned(), 6 * rows)]),
+                ..TensorTraces::default()
+            };
+            let is_large = rows > 8;
+            Ok(Attempt::Accepted(AcceptedCall { traces, is_large, ..AcceptedCall::default() }))
+        });
+        let Supposition { usual, numbers, .. } = found.unwrap().unwrap().supposition;
+        assert_eq!((usual, numbers.get("boxes_1")), (8, Some(&6)));
     }
 
     #[test]
