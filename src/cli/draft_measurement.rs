@@ -242,7 +242,8 @@ impl ProbeFolder<'_> {
             TensorReach::Measured(traces) => Attempt::Accepted(AcceptedCall {
                 unwritten: draft.count_unwritten(&traces.reach),
                 traces,
-                is_large: start.elapsed() > LONG_TRY || elements * FOURFOLD > MOST_ELEMENTS,
+                is_slow: start.elapsed() > LONG_TRY,
+                is_crowded: elements * FOURFOLD > MOST_ELEMENTS,
             }),
             TensorReach::Fault { reason } => Attempt::Fault(self.read_fault(reason)),
             TensorReach::Not { reason } => Attempt::Hopeless { reason },

@@ -76,8 +76,10 @@ pub struct AcceptedCall {
     pub traces: TensorTraces,
     /// The elements of its results that nobody writes.
     pub unwritten: usize,
-    /// Whether smaller sizes are worth a try: it takes long, or a tensor has no room for more in two of its dimensions.
-    pub is_large: bool,
+    /// Whether it takes so long that smaller sizes are worth a try.
+    pub is_slow: bool,
+    /// Whether a tensor has no room for twice as many elements in two of its dimensions.
+    pub is_crowded: bool,
 }
 
 /// What speaks against the shapes of a call that comes to its end, what counts more first.
@@ -104,9 +106,15 @@ impl AcceptedCall {
 pub struct AcceptedShapes {
     pub supposition: Supposition,
     pub call: AcceptedCall,
+    /// The number of all sizes with which the call is fast, though tensors may be crowded then.
+    pub fast: usize,
 }
 
 impl AcceptedShapes {
+    fn new(supposition: Supposition, call: AcceptedCall) -> AcceptedShapes {
+        AcceptedShapes { fast: supposition.usual, supposition, call }
+    }
+
     fn is_flawless(&self) -> bool {
         self.call.flaws() == CallFlaws::default()
     }
@@ -539,7 +547,7 @@ pub fn find_supposition<E>(
         };
         match search.attempt_with(&nothing)? {
             Attempt::Accepted(call) => {
-                return search.settle(AcceptedShapes { supposition: nothing, call }).map(Some);
+                return search.settle(AcceptedShapes::new(nothing, call)).map(Some);
             }
             Attempt::Fault(fault) => faults.push((nothing, fault)),
             Attempt::Skipped => {}
@@ -566,8 +574,8 @@ impl<E, A: FnMut(&Draft, &BTreeMap<String, usize>) -> Result<Attempt, E>> ShapeS
         (self.attempt)(&supposition.draft, &sizes)
     }
 
-    /// What is left of `accepted` where only what is needed is supposed, with smaller sizes if the call is large: first of all, so that
-    /// the rest takes less time, and again where the number of some columns kept them from it.
+    /// What is left of `accepted` where only what is needed is supposed, with smaller sizes if the call is slow or crowded: first of all, so
+    /// that the rest takes less time, and again where the number of some columns kept them from it.
     fn settle(&mut self, accepted: AcceptedShapes) -> Result<AcceptedShapes, E> {
         let small = self.shrink(accepted)?;
         let needed = self.drop_needless(small)?;
@@ -575,16 +583,22 @@ impl<E, A: FnMut(&Draft, &BTreeMap<String, usize>) -> Result<Attempt, E>> ShapeS
         self.shrink(fixed)
     }
 
-    /// What is `accepted`, with half of all sizes as often as the call is large and comes to its end with a quarter, too.
+    /// What is `accepted`, with half of all sizes as often as the call is slow or crowded and comes to its end with a quarter, too.
     fn shrink(&mut self, mut accepted: AcceptedShapes) -> Result<AcceptedShapes, E> {
-        while accepted.call.is_large && accepted.supposition.usual > SMALLEST {
+        while (accepted.call.is_slow || accepted.call.is_crowded)
+            && accepted.supposition.usual > SMALLEST
+        {
             let usual = accepted.supposition.usual;
             let half = Supposition { usual: usual / 2, ..accepted.supposition.clone() };
             let quarter = Supposition { usual: usual / 4, ..accepted.supposition.clone() };
             // Sizes that have to be equal are found by moving them: to half of their number, too.
             let Attempt::Accepted(_) = self.attempt_with(&quarter)? else { break };
             let Attempt::Accepted(call) = self.attempt_with(&half)? else { break };
-            accepted = AcceptedShapes { supposition: half, call };
+            if accepted.call.is_slow {
+                accepted.fast = half.usual;
+            }
+            accepted.supposition = half;
+            accepted.call = call;
         }
         Ok(accepted)
     }
@@ -609,7 +623,8 @@ impl<E, A: FnMut(&Draft, &BTreeMap<String, usize>) -> Result<Attempt, E>> ShapeS
             if let Attempt::Accepted(call) = self.attempt_with(&next)?
                 && call.flaws() <= accepted.call.flaws()
             {
-                accepted = AcceptedShapes { supposition: next, call };
+                accepted.supposition = next;
+                accepted.call = call;
             }
         }
         Ok(accepted)
@@ -618,7 +633,7 @@ impl<E, A: FnMut(&Draft, &BTreeMap<String, usize>) -> Result<Attempt, E>> ShapeS
     /// What is `accepted`, with the numbers that last dimensions are, as far as touched elements tell them: a larger one would
     /// hide what the dimensions before it need.
     fn fix_last_numbers(&mut self, mut accepted: AcceptedShapes) -> Result<AcceptedShapes, E> {
-        let AcceptedShapes { supposition, call } = &accepted;
+        let AcceptedShapes { supposition, call, .. } = &accepted;
         let sizes = supposition.choose(&[], supposition.usual, self.room);
         let reach = call.traces.reach.clone();
         for tensor in supposition.draft.argument_tensors() {
@@ -629,7 +644,8 @@ impl<E, A: FnMut(&Draft, &BTreeMap<String, usize>) -> Result<Attempt, E>> ShapeS
             };
             let supposition = supposition.with_numbers(&[&size], number);
             if let Attempt::Accepted(call) = self.attempt_with(&supposition)? {
-                accepted = AcceptedShapes { supposition, call };
+                accepted.supposition = supposition;
+                accepted.call = call;
             }
         }
         Ok(accepted)
@@ -702,7 +718,7 @@ impl<E, A: FnMut(&Draft, &BTreeMap<String, usize>) -> Result<Attempt, E>> ShapeS
 
     /// Keeps `supposition` with its `call` unless a call that was found has as few flaws. Returns whether one has none.
     fn keep_better(&mut self, supposition: Supposition, call: AcceptedCall) -> bool {
-        let next = AcceptedShapes { supposition, call };
+        let next = AcceptedShapes::new(supposition, call);
         let better = match self.best.take() {
             Some(best) => best.or_better(next),
             None => next,
@@ -1015,7 +1031,7 @@ pub(super) mod tests {
         let found = find_supposition(draft, 1 << 20, |draft, sizes| {
             Ok::<Attempt, ()>(match accepts(draft, sizes) {
                 Ok(()) => Attempt::Accepted(AcceptedCall {
-                    is_large: sizes.values().any(|size| *size > fast),
+                    is_slow: sizes.values().any(|size| *size > fast),
                     ..AcceptedCall::default()
                 }),
                 Err(fault) => Attempt::Fault(fault),
@@ -1138,7 +1154,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn sizes_are_smaller_where_a_call_is_large_and_half_of_them_does_too() {
+    fn sizes_are_smaller_where_a_call_is_slow_and_half_of_them_does_too() {
         let draft = draft_function("at::Tensor x", "");
         assert_eq!(suppose(&draft, 64, |_, _| Ok(())).usual, 32);
         assert_eq!(suppose(&draft, 10, |_, _| Ok(())).usual, 8);
@@ -1163,11 +1179,12 @@ pub(super) mod tests {
                 reach: BTreeMap::from([("boxes".to_owned(), 6 * rows)]),
                 ..TensorTraces::default()
             };
-            let is_large = rows > 8;
-            Ok(Attempt::Accepted(AcceptedCall { traces, is_large, ..AcceptedCall::default() }))
+            let is_crowded = rows > 8;
+            Ok(Attempt::Accepted(AcceptedCall { traces, is_crowded, ..AcceptedCall::default() }))
         });
-        let Supposition { usual, numbers, .. } = found.unwrap().unwrap().supposition;
-        assert_eq!((usual, numbers.get("boxes_1")), (8, Some(&6)));
+        let AcceptedShapes { supposition, fast, .. } = found.unwrap().unwrap();
+        assert_eq!((supposition.usual, supposition.numbers.get("boxes_1")), (8, Some(&6)));
+        assert_eq!(fast, 16, "only tensors are crowded with it");
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub struct TiedSizes {
     pub roomy: Vec<String>,
     /// Those that are numbers.
     pub numbers: BTreeMap<String, usize>,
-    /// With this number for all others a call came to its end.
+    /// With this number for all others a call came to its end, and fast.
     pub usual: usize,
 }
 
@@ -96,7 +96,7 @@ pub fn tie_sizes<E>(
     room: usize,
     attempt: impl FnMut(&BTreeMap<String, usize>) -> Result<Attempt, E>,
 ) -> Result<TiedSizes, E> {
-    let AcceptedShapes { supposition, call } = accepted;
+    let AcceptedShapes { supposition, call, fast } = accepted;
     let flaws = call.flaws();
     let mut mover = SizeMover { supposition, flaws, room, attempt, tries_left: MOST_TRIES };
     let names = supposition.open_sizes();
@@ -128,11 +128,8 @@ pub fn tie_sizes<E>(
         }
     }
     groups.sort_by_key(|group| names.iter().position(|name| *name == group[0]));
-    let mut tied = TiedSizes {
-        roomy: supposition.roomy.clone(),
-        usual: supposition.usual,
-        ..TiedSizes::default()
-    };
+    let mut tied =
+        TiedSizes { roomy: supposition.roomy.clone(), usual: *fast, ..TiedSizes::default() };
     for group in groups {
         let split = split_by_forms(group, supposition);
         let count = tied.list_equal().count() + 1 + split.following.len();
@@ -295,7 +292,7 @@ mod tests {
             roomy,
         };
         let mut tries = 0;
-        let accepted = AcceptedShapes { supposition, call: AcceptedCall::default() };
+        let accepted = AcceptedShapes { supposition, call: AcceptedCall::default(), fast: 32 };
         let tied = tie_sizes(&accepted, 1 << 20, |numbers| {
             tries += 1;
             let unwritten = count_unwritten(sizes.clone().map(|size| numbers[&size]));
@@ -375,7 +372,7 @@ mod tests {
             forms: BTreeMap::from([("a_0".to_owned(), form)]),
             roomy: Vec::new(),
         };
-        let accepted = AcceptedShapes { supposition, call: AcceptedCall::default() };
+        let accepted = AcceptedShapes { supposition, call: AcceptedCall::default(), fast: 32 };
         let tied = tie_sizes(&accepted, 1 << 20, |numbers| {
             let [a, b, c] = ["a_0", "b_0", "c_0"].map(|name| numbers[name]);
             Ok::<Attempt, ()>(accept_call(a == 3 * b && b == c))
