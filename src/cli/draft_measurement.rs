@@ -170,10 +170,11 @@ pub fn measure_draft(
     {
         tried = small;
     }
-    if race.is_some()
-        && let Some(distinct) = probe_folder.try_distinct_indices(&tried)?
-    {
-        tried = distinct;
+    if race.is_some() {
+        match probe_folder.try_distinct_indices(&tried)? {
+            Some(distinct) => tried = distinct,
+            None => tried.sizes.note_meeting_threads(),
+        }
     }
     if let Some(reason) = find_fault(&tried.trial)? {
         return Ok(DraftMeasurement::Not { reason });

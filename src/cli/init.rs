@@ -467,7 +467,7 @@ fn write_random_fixture(path: &Path, words: &str) -> CliResult<u8> {
     let name = name_random_fixture(&harness, "replay");
     let fixture = sizes.plan_fixture(&harness, &InputDraws::new(), &name)?;
     fixture.write()?;
-    println!("wrote {}: random inputs, marked as synthetic", fixture.folder.display());
+    println!("{}", fixture.describe());
     println!("\nnext:\n  1. replay {}", fixture.folder.display());
     println!("  2. capture one step in its place: random inputs tell nothing of a training");
     Ok(exit::SUCCESS)
@@ -673,7 +673,7 @@ fn print_drafts(
         }
     }
     for fixture in random {
-        println!("wrote {}: random inputs, marked as synthetic", fixture.folder.display());
+        println!("{}", fixture.describe());
     }
     if !left_out.is_empty() {
         println!("\nleft out:");

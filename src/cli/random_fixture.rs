@@ -18,18 +18,24 @@ use super::error::{CliResult, CommandError, ErrorContext};
 /// What random inputs are like, by name; others are usual ones.
 pub type InputDraws = BTreeMap<String, InputDraw>;
 
+/// What random inputs may do that others do not: such as indices that are a permutation only in a training.
+const MEETING: &str = "threads meet on them, as they may not on captured ones";
+
 /// The sizes of random inputs, by name.
 #[derive(Clone)]
 pub struct RandomSizes {
     sizes: BTreeMap<String, usize>,
     /// As the user gave them.
     words: String,
+    /// Whether two threads of a kernel met on such inputs.
+    do_threads_meet: bool,
 }
 
 /// A fixture to write.
 pub struct RandomFixture {
     /// Its folder.
     pub folder: PathBuf,
+    do_threads_meet: bool,
     manifest: String,
     inputs: Vec<RandomInput>,
 }
@@ -52,14 +58,19 @@ impl RandomSizes {
                 return Err(CommandError::new(format!("--random gives `{name}` twice")));
             }
         }
-        Ok(RandomSizes { sizes, words: words.to_owned() })
+        Ok(RandomSizes { sizes, words: words.to_owned(), do_threads_meet: false })
     }
 
     /// These `sizes`.
     pub fn from_sizes(sizes: BTreeMap<String, usize>) -> RandomSizes {
         let pairs = sizes.iter().map(|(name, size)| format!("{name}={size}"));
         let words = pairs.collect::<Vec<_>>().join(",");
-        RandomSizes { sizes, words }
+        RandomSizes { sizes, words, do_threads_meet: false }
+    }
+
+    /// Notes that two threads of a kernel met on such inputs.
+    pub fn note_meeting_threads(&mut self) {
+        self.do_threads_meet = true;
     }
 
     /// Refuses sizes that are none of `known`.
@@ -115,7 +126,8 @@ impl RandomSizes {
     ) -> RandomFixture {
         let beside = harness.path.parent().unwrap_or(Path::new(""));
         let folder = beside.join("fixtures").join(name);
-        RandomFixture { folder, manifest: self.write_manifest(harness, draws), inputs }
+        let manifest = self.write_manifest(harness, draws);
+        RandomFixture { folder, do_threads_meet: self.do_threads_meet, manifest, inputs }
     }
 
     /// The text of `fixture.toml`.
@@ -124,10 +136,11 @@ impl RandomSizes {
         let command = quote_toml(&format!("replay init --random {}", self.words));
         let mut text = format!(
             "harness = {}\n\
-             description = \"synthetic: random inputs, not captured ones{}\"\n\n\
+             description = \"synthetic: random inputs, not captured ones{}{}\"\n\n\
              [provenance]\nframework = \"synthetic\"\ncommand = {command}\n",
             quote_toml(&format!("../../{file}")),
-            describe_draws(draws)
+            describe_draws(draws),
+            if self.do_threads_meet { format!("; {MEETING}") } else { String::new() }
         );
         let scalars: Vec<(&String, DType)> = harness
             .inputs
@@ -155,6 +168,12 @@ impl RandomSizes {
 }
 
 impl RandomFixture {
+    /// The line about it, once it is written.
+    pub fn describe(&self) -> String {
+        let line = format!("wrote {}: random inputs, marked as synthetic", self.folder.display());
+        if self.do_threads_meet { format!("{line}; {MEETING}") } else { line }
+    }
+
     /// Writes the folder.
     pub fn write(&self) -> CliResult<()> {
         let folder = &self.folder;

@@ -588,8 +588,11 @@ void row_sums(float* out, const float* in, int rows, int cols) { sums<<<rows, 25
 
 #[test]
 fn no_order_of_sizes_hides_a_race() {
-    let (env, _, harness) = drafted(UNORDERED_SUM);
+    let (env, text, harness) = drafted(UNORDERED_SUM);
     assert!(!harness.contains("is assumed"), "{harness}");
+    let meeting = "; threads meet on them, as they may not on captured ones";
+    let manifest = std::fs::read_to_string(env.path("fixtures/random/fixture.toml")).unwrap();
+    assert!(text.contains(meeting) && manifest.contains(meeting), "{text}{manifest}");
     let run = env.replay(&["fixtures/random"]);
     assert!(run.text().contains("race"), "{}", run.text());
 }
