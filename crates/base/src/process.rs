@@ -41,6 +41,22 @@ const NEW_TASKS_BY_CORES: u64 = 4;
 /// Ancestors further up than this are not looked for.
 const MOST_ANCESTORS: usize = 32;
 
+/// Advice on `error`, if a limit of the system or of the shell is behind it.
+pub fn advise_on_limit(error: &io::Error) -> Option<&'static str> {
+    Some(match error.raw_os_error()? {
+        libc::EMFILE => "raise the number of files that a process may have open (ulimit -n)",
+        libc::ENFILE => "the system has too many files open: close some",
+        libc::EAGAIN => {
+            "raise the number of processes that a user may have (ulimit -u) or that the container may \
+             have, or end some"
+        }
+        libc::ENOMEM => "free memory, or raise the limit of the address space (ulimit -v)",
+        libc::EFBIG => "raise the size that files may have (ulimit -f)",
+        libc::ENOSPC => "there is no room for it: free memory or disk space",
+        _ => return None,
+    })
+}
+
 /// This process.
 pub fn current_pid() -> Pid {
     std::process::id() as Pid

@@ -13,6 +13,9 @@ use replay_base::foreign::{
 };
 use replay_base::process::{self, tree::End, walls::Sandbox};
 
+/// Advice where `CXX` may be wrong.
+const NAME_A_COMPILER: &str = "CXX must name g++ or clang++, or a command that behaves like one";
+
 /// Why the compiler cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CompilerError {
@@ -100,11 +103,10 @@ impl CompilerError {
             CompilerError::Unsuitable { .. } => {
                 "g++ 9 or later and clang++ 11 or later are known to work"
             }
-            CompilerError::Quote { .. }
-            | CompilerError::Run { .. }
-            | CompilerError::NotACompiler { .. } => {
-                "CXX must name g++ or clang++, or a command that behaves like one"
+            CompilerError::Run { source, .. } => {
+                process::advise_on_limit(source).unwrap_or(NAME_A_COMPILER)
             }
+            CompilerError::Quote { .. } | CompilerError::NotACompiler { .. } => NAME_A_COMPILER,
             CompilerError::Exhausted { .. } => {
                 "free disk space (the cache) or memory, lift limits (`ulimit -a`), and try again"
             }
@@ -441,6 +443,17 @@ mod tests {
         file_bytes: 1 << 20,
     };
     const UNBOUNDED: (u64, u64) = (u64::MAX, u64::MAX);
+
+    #[test]
+    fn a_compiler_that_a_limit_keeps_from_starting_is_not_taken_for_another_command() {
+        let advise = |number| {
+            let source = io::Error::from_raw_os_error(number);
+            CompilerError::Run { command: "g++".to_owned(), source }.hint().unwrap()
+        };
+        let files = "raise the number of files that a process may have open (ulimit -n)";
+        assert_eq!(advise(libc::EMFILE), files);
+        assert_eq!([libc::ENOENT, libc::EACCES].map(advise), [NAME_A_COMPILER; 2]);
+    }
 
     fn failed(stderr: &str, own: (u64, u64)) -> Option<Trouble> {
         let finished = Finished {

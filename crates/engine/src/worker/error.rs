@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::io;
 
+use replay_base::process;
 use replay_base::scratch::ScratchError;
 
 /// Why no replay could be made.
@@ -73,20 +74,11 @@ impl WorkerError {
 
 /// Advice for a system call after `error`.
 fn hint_of(error: &io::Error) -> Option<&'static str> {
-    Some(match error.raw_os_error()? {
-        libc::EMFILE => "raise the number of files that a process may have open (ulimit -n)",
-        libc::ENFILE => "the system has too many files open: close some",
-        libc::EAGAIN => {
-            "raise the number of processes that a user may have (ulimit -u) or that the container may \
-             have, or end some"
-        }
-        libc::ENOMEM => "free memory, or raise the limit of the address space (ulimit -v)",
-        libc::EFBIG => "raise the size that files may have (ulimit -f)",
-        libc::ENOSPC => "there is no room for it: free memory or disk space",
-        libc::EPERM | libc::EACCES | libc::ENOSYS => {
-            "the system or the container forbids it: memfd_create, socketpair and fork must be allowed"
-        }
-        _ => return None,
+    process::advise_on_limit(error).or(match error.raw_os_error()? {
+        libc::EPERM | libc::EACCES | libc::ENOSYS => Some(
+            "the system or the container forbids it: memfd_create, socketpair and fork must be allowed",
+        ),
+        _ => None,
     })
 }
 
