@@ -22,6 +22,7 @@ const FLAGS: &[&str] = &[
     "-fno-strict-aliasing",
     "-frounding-math",
     "-fPIC",
+    "-U_FORTIFY_SOURCE",
 ];
 
 fn root() -> PathBuf {

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use crate::bisect_cli::{RIGHT, WRONG, history, isolated};
+use crate::common::compiled::refuse_missing_gold;
 use crate::common::env::{Run, TestEnv};
 
 /// Runs `words` here and then, with no result known, as tasks of local processes.
@@ -111,11 +112,12 @@ impl Compiler<'_> {
         let others: Vec<String> = (1..last).map(|n| format!("grep -qx '// {n}' {noted}")).collect();
         let own = std::env::var("CXX").unwrap_or_else(|_| "g++".to_owned());
         let script = format!(
-            "#!/bin/sh\ncase \"$*\" in *-shared*)\n\
+            "#!/bin/sh\n{}case \"$*\" in *-shared*)\n\
              whose=$(grep -rhE '^// [0-9]+$' tree | head -n1); echo \"$whose\" >> {noted}\n\
              if [ -e {gate} ]; then case \"$whose\" in '// 0'|'// {last}') tries=0\n\
              until {}; do sleep 0.1; tries=$((tries + 1)); [ $tries -lt 1200 ] || exit 1; done\n\
              esac; fi;;\nesac\nexec {own} \"$@\"\n",
+            refuse_missing_gold(),
             others.join(" && "),
         );
         fs::write(&path, script).expect("a file");

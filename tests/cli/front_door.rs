@@ -286,7 +286,7 @@ fn verbose_tells_what_was_done_and_then_what_was_found_in_the_cache() {
     let run = env.replay(&["fixtures/tiny", "-v"]);
     contains_all(&run, &["cached artifacts", "cached outcomes", "cached judgements"]);
     assert!(!run.stderr.contains("compile"), "{}", run.stderr);
-    let run = env.replay(&["fixtures/tiny", "-vv", "--fresh"]);
+    let run = env.replay(&["fixtures/tiny", "-vv", "--fresh", "--threads", "1"]);
     contains_all(&run, &["run Native, cpu, 1 threads, Nearest, poison a5"]);
 }
 

@@ -73,7 +73,7 @@ fn config_as_json_names_option_variable_and_line() {
     fs::create_dir(env.path("deep")).unwrap();
     env.repo.write("pyproject.toml", "[tool.replay]\ntimeout = 120\n");
     let words = ["-C", "deep", "config", "--color", "never", "--format", "json"];
-    let run = env.finish(env.command(&words).env("REPLAY_JOBS", "2"));
+    let run = env.finish(env.command(&words).env("REPLAY_JOBS", "2").env_remove("CXX"));
     let document: serde_json::Value = serde_json::from_str(&run.stdout).expect("JSON");
     let told = |key: &str| {
         let settings = document["settings"].as_array().unwrap();

@@ -117,3 +117,13 @@ fn add_files(root: &Path, folder: &Path, hasher: &mut blake3::Hasher) {
         }
     }
 }
+
+/// A line for the script of a compiler that counts its calls: without the linker gold each first link is tried twice.
+pub fn refuse_missing_gold() -> &'static str {
+    let mut command = start_command(&std::env::var("CXX").unwrap_or("g++".to_owned()));
+    let asked = command.args(["-fuse-ld=gold", "-Wl,--version"]).output();
+    if asked.is_ok_and(|asked| asked.status.success()) {
+        return "";
+    }
+    "case \"$*\" in *-fuse-ld=gold*) exit 1;; esac\n"
+}

@@ -14,13 +14,18 @@ use replay::judge::{Verdict, find_order_dependences, judge_trial, outcome_and_gr
 use replay::trial::{Lab, Trial};
 
 use super::project::{Machine, Project, cpu_in};
+use crate::common::compiled::refuse_missing_gold;
 
 /// A compiler that does what `CXX` or g++ does, and writes down with what words it was called.
 fn writing_compiler(folder: &Path) -> String {
     let script = folder.join("compiler");
     let log = folder.join("log");
     let real = std::env::var("CXX").unwrap_or("g++".to_owned());
-    let text = format!("#!/bin/sh\necho \"$@\" >> '{}'\nexec {real} \"$@\"\n", log.display());
+    let text = format!(
+        "#!/bin/sh\n{}echo \"$@\" >> '{}'\nexec {real} \"$@\"\n",
+        refuse_missing_gold(),
+        log.display()
+    );
     fs::write(&script, text).unwrap();
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
     script.display().to_string()
