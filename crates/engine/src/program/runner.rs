@@ -17,6 +17,7 @@ use super::opened::{OpenedFiles, TreeWatch};
 use super::outputs::{self, AnsweredOutput, ProgramOutputs};
 use super::project::{self, HarnessProgram, ProgramFolders, is_lacking};
 use super::request::{Places, ProgramDevice, ProgramRequest, request_variables};
+use super::server::ServedReplay;
 use super::startup;
 use super::tree::{ProgramTree, describe_missing_files};
 use crate::worker::{Ending, InputChange, Limits, NOTE, Narrow, Run, WorkerError};
@@ -152,6 +153,8 @@ fn keep_record(record: &Path, kept_record: &Path) -> std::io::Result<()> {
 struct Ended {
     finished: Finished,
     answer: ProgramAnswer,
+    /// Whether its process had made others of its series before.
+    continues: bool,
 }
 
 /// The meaning of a program's exit.
@@ -312,6 +315,7 @@ impl Runner {
         }
         replay.opened.add(watch.and_then(TreeWatch::finish));
         let ending = ended.as_ref().ok().map(|ended| ended.finished.ending);
+        let continues = ended.as_ref().is_ok_and(|ended| ended.continues);
         let run_result = ended.and_then(|ended| self.run_of(replay, ended, &places));
         let changed_path = tree.changed();
         if changed_path.is_some() {
@@ -335,6 +339,7 @@ impl Runner {
             run.note_refusal(&find_refused_calls());
         }
         (run.call, run.call_cpu) = (call, call);
+        run.continues_series = continues;
         if let Some(path) = changed_path {
             run.refuse(format!("it changed the revision's tree, at `{path}`"));
         }
@@ -345,7 +350,7 @@ impl Runner {
     fn start(&self, replay: &ProgramReplay<'_>, places: &Places) -> Result<Ended, ProgramFault> {
         let project = replay.project;
         let bounds = self.bounds();
-        let (finished, notes) = match project.spec.preload {
+        let ServedReplay { finished, notes, continues } = match project.spec.preload {
             Some(_) => {
                 let terms = (&self.keeper, &bounds);
                 project.servers.run(project, terms, (replay.request, replay.series), places)?
@@ -354,7 +359,8 @@ impl Runner {
                 let replay_variables = request_variables(replay.request, places);
                 let own = Some(&*places.own);
                 let program = project.command(project.words.clone(), &replay_variables, own);
-                (project::run_program(&self.keeper, &bounds, program)?, Vec::new())
+                let finished = project::run_program(&self.keeper, &bounds, program)?;
+                ServedReplay { finished, notes: Vec::new(), continues: false }
             }
         };
         let mut answer = match finished.ending {
@@ -371,7 +377,7 @@ impl Runner {
         // A copy may repeat the words of its process.
         answer.notes.retain(|note| !notes.contains(note));
         answer.notes.splice(0..0, notes);
-        Ok(Ended { finished, answer })
+        Ok(Ended { finished, answer, continues })
     }
 
     /// The run behind `ended`.
@@ -381,7 +387,7 @@ impl Runner {
         ended: Ended,
         places: &Places,
     ) -> Result<Run, ProgramFault> {
-        let Ended { finished, answer } = ended;
+        let Ended { finished, answer, .. } = ended;
         let printed = join_printed_streams(&finished, &answer.notes);
         let ending = match finished.ending {
             ProgramEnd::TimedOut if answer.call == Some(CallState::Waiting) => {

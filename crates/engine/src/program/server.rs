@@ -122,6 +122,15 @@ struct Copy {
     is_fork: bool,
 }
 
+/// A replay that a process has made.
+pub(super) struct ServedReplay {
+    pub finished: Finished,
+    /// The process's own words.
+    pub notes: Vec<String>,
+    /// Whether the process had made others of its series before.
+    pub continues: bool,
+}
+
 /// The end of a request.
 enum Reply {
     /// The replay has ended, and its process with it.
@@ -203,13 +212,14 @@ impl Servers {
         terms: (&Keeper, &ProgramBounds),
         (request, series): (&ProgramRequest, Option<u64>),
         places: &Places,
-    ) -> Result<(Finished, Vec<String>), ProgramError> {
+    ) -> Result<ServedReplay, ProgramError> {
         loop {
             let (lease, mut server) = self.lease_server(project, terms, series)?;
             let is_at_other = server.copy.as_ref().is_some_and(|copy| Some(copy.series) != series);
             if is_at_other && !server.end_copy() {
                 continue;
             }
+            let continues = server.copy.is_some();
             let id = self.draw_id();
             let fork = match &server.copy {
                 Some(copy) => copy.is_fork,
@@ -261,7 +271,8 @@ impl Servers {
                     Err(error) => return Err(server_start_error(project, error)),
                 },
             };
-            return Ok((Finished::new(ending, streams.map(Stream::text)), notes));
+            let finished = Finished::new(ending, streams.map(Stream::text));
+            return Ok(ServedReplay { finished, notes, continues });
         }
     }
 

@@ -118,6 +118,8 @@ pub struct Run {
     pub is_unwritten_unknown: bool,
     /// Whether it rounded other numbers to integers than those of the record.
     pub has_other_roundings: bool,
+    /// Whether a program's process had made others of its series before.
+    pub continues_series: bool,
     /// Whether a program could run a grid in the wanted order.
     pub is_ordered: bool,
     /// The flags of frameworks and the variables that a program had, as far as it has told them.

@@ -69,6 +69,10 @@ impl ProgramSeries {
             && let (Some(next), Some(repeated_run)) =
                 (self.make_completed_run(second, &make), self.make_completed_run(first, &make))
         {
+            // Replays of another revision may have taken the process meanwhile: then nothing is shown.
+            if !(next.continues_series && repeated_run.continues_series) {
+                return Begun { series: None, runs };
+            }
             may = base.gives_the_bits_of(&repeated_run)
                 || !self.is_native
                     && make(first, None).is_ok_and(|alone| is_as_near(base, &repeated_run, &alone));
