@@ -208,3 +208,20 @@ __global__ void tiles_kernel(float* real, int n) {
   real[64 * blockIdx.x + 8 * y + x] = sum;
 }
 static void case_tiles(long long*, float* real) { tiles_kernel<<<5, dim3(8, 8)>>>(real, 64); }
+
+// Arrays that are read and written as vectors.
+__global__ void pieces_kernel(float* real) {
+  __shared__ float4 box[32];
+  int t = threadIdx.x;
+  char small = t;
+  float values[8] = {};
+  __half halves[4] = {__float2half(t), __float2half(1.0f)};
+  reinterpret_cast<float4*>(values)[1] = make_float4(t, 2 * t, 3 * t, 4 * t);
+  box[t] = reinterpret_cast<float4*>(values)[1];
+  __syncthreads();
+  reinterpret_cast<float4*>(values)[0] = box[(t + 31) % 32];
+  *reinterpret_cast<float2*>(halves) = *reinterpret_cast<float2*>(&halves[0]);
+  __syncthreads();
+  for (int k = 0; k < 8; k++) real[8 * t + k] = values[k] + small + __half2float(halves[k / 2]);
+}
+static void case_pieces(long long*, float* real) { pieces_kernel<<<1, 32>>>(real); }

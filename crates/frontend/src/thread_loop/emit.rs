@@ -310,7 +310,11 @@ impl ThreadLoopWriter<'_> {
 fn write_member(k: usize, variable: &Variable, out: &mut String) {
     let _ = match variable.home {
         VariableHome::Frame => {
-            write!(out, "alignas(replay_t{k}) unsigned char v{k}[sizeof(replay_t{k})]; ")
+            write!(
+                out,
+                "alignas(::replay_rt::local_alignment<replay_t{k}>::value) \
+                 unsigned char v{k}[sizeof(replay_t{k})]; "
+            )
         }
         VariableHome::Constant | VariableHome::Local if variable.crosses => {
             write!(out, "replay_t{k} v{k}; ")

@@ -16,6 +16,15 @@ struct storage {
   void* address;
 };
 
+/// The alignment of a thread's own variable, at least that of a vector as large, up to 16: kernels read and write their
+/// arrays of float as float4, which device compilers keep in registers.
+template <class Variable>
+struct local_alignment {
+  static constexpr size_t size = sizeof(Variable);
+  static constexpr size_t of_vector = size >= 16 ? 16 : size >= 8 ? 8 : size >= 4 ? 4 : 1;
+  static constexpr size_t value = alignof(Variable) < of_vector ? of_vector : alignof(Variable);
+};
+
 /// The threads of the running block. Made by a kernel at its start, on the stack of the first
 /// thread; when the kernel returns, the block has ended.
 /// `Indexed`: whether threads may ask for `threadIdx` after they have waited.
