@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 try:
@@ -73,10 +74,14 @@ def _open_path(ruleset: int, path: Path, writes: int) -> None:
         os.close(opened)
 
 
+@cache
+def _load_c_library() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
 def _call(number: int, *arguments: object, is_question: bool = False) -> int:
-    library = ctypes.CDLL(None, use_errno=True)
     passed = [ctypes.c_long(word) if isinstance(word, int) else word for word in arguments]
-    result = int(library.syscall(ctypes.c_long(number), *passed))
+    result = int(_load_c_library().syscall(ctypes.c_long(number), *passed))
     if result < 0 and not is_question:
         failure = ctypes.get_errno()
         raise OSError(failure, os.strerror(failure))

@@ -9,7 +9,7 @@ use super::environment::{is_deciding_variable, program_environment, set_variable
 use super::error::{PrintedTail, last_line};
 use super::image::ProgramImage;
 use super::request::ProgramDevice;
-use super::runner::ProgramSettings;
+use super::runner::{ProgramSettings, name_series_folder};
 use super::server::Servers;
 use super::walls::WalledProgram;
 use super::{ProgramError, find};
@@ -132,9 +132,11 @@ impl HarnessProgram {
         self.spec.preload.is_some().then(|| self.servers.name_series())
     }
 
-    /// Ends the staying processes of `series`.
+    /// Ends the staying processes of `series`, and removes what they left in its folder.
     pub fn end_series(&self, series: u64) {
         self.servers.end_series(series);
+        // It may be missing, and goes with the scratch folder in the end.
+        let _ = std::fs::remove_dir_all(name_series_folder(self.folders.scratch.path(), series));
     }
 
     /// Whether its arithmetic is known to ignore the rounding mode of the processor, at every revision.

@@ -114,7 +114,7 @@ pub struct ProgramReplay<'r> {
 }
 
 /// The folder in `scratch` in which one process makes all replays of `series`.
-fn name_series_folder(scratch: &Path, series: u64) -> PathBuf {
+pub(super) fn name_series_folder(scratch: &Path, series: u64) -> PathBuf {
     scratch.join(format!("series{series}"))
 }
 
