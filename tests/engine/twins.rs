@@ -138,6 +138,33 @@ fn arithmetic_on_bits_and_offsets_without_sizes_end_the_shadow_at_their_line() {
 }
 
 #[test]
+fn vectors_of_integers_beside_packs_of_numbers_stay_integers() {
+    let scaled =
+        |x: &[f64], factor: f64| -> Vec<f64> { x.iter().map(|x| x / 3.0 * factor).collect() };
+    assert_twin("masks", 0, "", 1e-6, |x, factor| {
+        let kept = |(place, x): (usize, f64)| if place % 3 == 0 { x } else { 0.0 };
+        scaled(x, factor).into_iter().enumerate().map(kept).collect()
+    });
+    assert_twin("masks", 1, "", 1e-6, |x, factor| scaled(x, factor).into_iter().rev().collect());
+    assert_twin("masks", 2, "", 1e-6, |x, factor| {
+        let scaled = scaled(x, factor);
+        let other = |place: usize| COUNT - 4 - place / 4 * 4 + place % 4;
+        (0..COUNT).map(|place| scaled[place] + scaled[other(place)]).collect()
+    });
+    assert_twin("masks", 3, "", 1e-6, |x, factor| {
+        let is_kept = |place: usize| {
+            let bits = 17 ^ (place as u32 / 4).wrapping_mul(0x9e37_79b9);
+            let words =
+                [bits, bits.wrapping_mul(0x85eb_ca6b), bits ^ bits >> 7, bits.wrapping_mul(3)];
+            words[place % 4] >> 31 == 1
+        };
+        let kept = |(place, x): (usize, f64)| if is_kept(place) { x } else { 0.0 };
+        scaled(x, factor).into_iter().enumerate().map(kept).collect()
+    });
+    assert_eq!(shadow("masks", 4, "").unwrap_err(), "src/masks.cu:87: .x");
+}
+
+#[test]
 fn traits_by_size_or_for_double_are_those_of_float() {
     assert_twin("convolution", 0, "", 1e-6, |x, factor| {
         let one = |index: usize| {

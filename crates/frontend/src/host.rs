@@ -12,8 +12,9 @@ use super::outline::{Item, ItemKind, outline_items};
 use super::source::Source;
 use super::{FrontendError, LaunchSite, Precision, Symbols, Translated};
 use super::{
-    bounds, brackets, byte_counts, double_twins, escape_c_string, in_place, native_sizes, ptx,
-    shadow, shared, size_assertions, symbols, typenames, unsupported, void_casts,
+    bounds, brackets, byte_counts, double_twins, escape_c_string, in_place, native_sizes,
+    packed_casts, ptx, shadow, shared, size_assertions, symbols, typenames, unsupported,
+    void_casts,
 };
 
 /// The surroundings of a text.
@@ -45,6 +46,8 @@ pub(super) struct HostContext<'s, 'a> {
     pub shared_bytes: HashSet<&'a str>,
     /// The constants that count bytes of memory, for the float64 shadow.
     pub byte_constants: HashSet<&'a str>,
+    /// The tokens of integers of 16 bytes that are no packs of numbers, by their first bytes, for the float64 shadow.
+    pub plain_integers: HashSet<usize>,
 }
 
 impl<'a> HostContext<'_, 'a> {
@@ -76,11 +79,10 @@ pub(super) fn translate_host_source(
     place: HostScope,
 ) -> Result<Translated, Vec<FrontendError>> {
     let tokens = source.view(true);
-    let mut functions = match place {
+    let items = match place {
         HostScope::File => outline_items(source.text, &tokens),
         HostScope::Body => Vec::new(),
     };
-    functions.retain(|item| item.kind == ItemKind::Function);
     let directives = source.tokens.iter().filter(|token| token.kind == TokenKind::Directive);
     let macros = directives
         .filter_map(|&token| macros::parse_macro_definition(source.text, token))
@@ -88,12 +90,17 @@ pub(super) fn translate_host_source(
     let mut declarations = HashMap::new();
     let mut shared_bytes = HashSet::new();
     let mut byte_constants = HashSet::new();
+    let mut plain_integers = HashSet::new();
     if precision == Precision::Shadow {
+        if symbols.packs() {
+            plain_integers = packed_casts::find_plain_integers(source.text, &tokens, &items);
+        }
         declarations = collect_declarations(source.text, &tokens);
         shared_bytes = collect_shared_bytes(source.text, &tokens);
         byte_constants = native_sizes::collect_byte_constants(source.text, &tokens);
     }
     let code = Tokens::new(source.text, source.tokens.clone());
+    let functions = items.into_iter().filter(|item| item.kind == ItemKind::Function).collect();
     let context = HostContext {
         source,
         symbols,
@@ -106,6 +113,7 @@ pub(super) fn translate_host_source(
         declarations,
         shared_bytes,
         byte_constants,
+        plain_integers,
     };
     let mut refusals = Vec::new();
     unsupported::refuse_unsupported_features(&context, &mut refusals);

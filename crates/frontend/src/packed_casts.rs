@@ -1,9 +1,10 @@
 //! Numbers moved as integers of 16 bytes, as in `*reinterpret_cast<const int4*>(x)`.
 //!
 //! In the shadow such an integer is a type of its own with room for as many numbers. A cast to it asks the compiler
-//! for the type of the numbers (`replay/packs.h`). A look into it is an obstacle.
+//! for the type of the numbers (`replay/packs.h`). A look into a variable asks whether it holds integers, else it is an
+//! obstacle. What a function reads as integers from memory is no pack: [`find_plain_integers`].
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
 use super::edits::Edits;
@@ -11,11 +12,14 @@ use super::guards::obstacle_arguments;
 use super::host::HostContext;
 use super::lexer::{Token, TokenKind, Tokens};
 use super::macros;
+use super::outline::{Item, ItemKind};
 use super::shadow::create_shadow_obstacle;
 use super::source::Source;
 
 /// Integer vectors of 16 bytes.
 const WIDE: [&str; 4] = ["int4", "uint4", "longlong2", "ulonglong2"];
+/// No expression before a member's name has more tokens; the limit keeps hostile text from taking quadratic time.
+const MOST_TOKENS: usize = 64;
 /// Members of cooperative groups that tell the place of a thread or a block, and sizes.
 const POSITIONS: [&str; 7] = [
     "group_index",
@@ -67,27 +71,212 @@ fn is_wide(text: &str, words: &[Token]) -> bool {
 }
 
 /// The text of `token` in the shadow if it names such an integer's type.
-pub(super) fn widen_packed_token(token: Token, text: &str) -> Option<String> {
-    let is_wide = token.kind == TokenKind::Ident && WIDE.contains(&token.text(text));
-    is_wide.then(|| format!("::replay_rt::pack_{}", token.text(text)))
+pub(super) fn widen_packed_token(context: &HostContext, token: Token) -> Option<String> {
+    let word = token.text(context.source.text);
+    let is_pack = token.kind == TokenKind::Ident
+        && WIDE.contains(&word)
+        && !context.plain_integers.contains(&token.start);
+    is_pack.then(|| format!("::replay_rt::pack_{word}"))
+}
+
+/// The types and variables of integers in memory that functions among `items` look into, as masks and indices are. Each
+/// of their tokens is told by its first byte. They take as many bytes as natively. Values alone show at run time whether
+/// they are integers or numbers. A function that is declared elsewhere in `items`, too, has none: all of its
+/// declarations have the same types.
+pub(super) fn find_plain_integers(text: &str, tokens: &Tokens, items: &[Item]) -> HashSet<usize> {
+    let others = items.iter().filter(|item| item.kind != ItemKind::Function);
+    let declared: HashSet<&str> = others
+        .flat_map(|item| tokens[item.tokens.clone()].iter().map(|token| token.text(text)))
+        .collect();
+    let functions = items.iter().filter(|item| item.kind == ItemKind::Function);
+    functions
+        .filter(|function| !declared.contains(function.name.as_str()))
+        .flat_map(|function| FunctionIntegers::read(text, tokens, function).find_plain())
+        .collect()
+}
+
+/// The variables of integers of 16 bytes in one function.
+struct FunctionIntegers<'t> {
+    text: &'t str,
+    tokens: &'t Tokens,
+    /// The tokens before the body.
+    head: Range<usize>,
+    /// The tokens of each statement of the body.
+    statements: Vec<Range<usize>>,
+    /// By name: the tokens of the types in declarations.
+    declarations: HashMap<&'t str, Vec<usize>>,
+    /// The names of pointers, references and arrays.
+    in_memory: HashSet<&'t str>,
+}
+
+impl<'t> FunctionIntegers<'t> {
+    fn read(text: &'t str, tokens: &'t Tokens, function: &Item) -> FunctionIntegers<'t> {
+        let mut statements = Vec::new();
+        let mut start = function.body.start;
+        for index in function.body.clone() {
+            if matches!(tokens.text_at(text, index), ";" | "{" | "}") {
+                statements.push(start..index);
+                start = index + 1;
+            }
+        }
+        let head = function.tokens.start..function.body.start;
+        let mut integers = FunctionIntegers {
+            text,
+            tokens,
+            head,
+            statements,
+            declarations: HashMap::new(),
+            in_memory: HashSet::new(),
+        };
+        for index in function.tokens.clone() {
+            if WIDE.contains(&integers.word(index)) {
+                integers.add_declaration(index, function.tokens.end);
+            }
+        }
+        integers
+    }
+
+    /// Adds the variable of the type at `index`, if it is declared there.
+    fn add_declaration(&mut self, index: usize, end: usize) {
+        let is_qualifier =
+            |word: &str| matches!(word, "*" | "&" | "const" | "__restrict__" | "__restrict");
+        let name_index = (index + 1..end).find(|&next| !is_qualifier(self.word(next)));
+        let Some(name_index) =
+            name_index.filter(|&name| self.tokens[name].kind == TokenKind::Ident)
+        else {
+            return;
+        };
+        let name = self.word(name_index);
+        self.declarations.entry(name).or_default().push(index);
+        let is_indirect =
+            (index + 1..name_index).any(|between| matches!(self.word(between), "*" | "&"));
+        if is_indirect || self.word(name_index + 1) == "[" {
+            self.in_memory.insert(name);
+        }
+    }
+
+    fn find_plain(&self) -> HashSet<usize> {
+        let plain_names = self.find_plain_names();
+        let types = plain_names.iter().flat_map(|name| &self.declarations[name]).copied();
+        let names = self.head.clone().filter(|&index| plain_names.contains(self.word(index)));
+        let mut plain: HashSet<usize> = types.chain(names).collect();
+        for statement in &self.statements {
+            let has_plain_cast = self.looks_into_cast(statement)
+                || self.names(statement).any(|name| plain_names.contains(name));
+            plain.extend(statement.clone().filter(|&index| {
+                let word = self.word(index);
+                plain_names.contains(word) || has_plain_cast && WIDE.contains(&word)
+            }));
+        }
+        plain.into_iter().map(|index| self.tokens[index].start).collect()
+    }
+
+    /// The names that are in memory and looked into, and those that get values from them or give them some.
+    fn find_plain_names(&self) -> HashSet<&'t str> {
+        let assignments = self.statements.iter().filter(|statement| self.assigns(statement));
+        let mut tied: HashMap<&str, Vec<&Range<usize>>> = HashMap::new();
+        for statement in assignments {
+            for name in self.names(statement) {
+                tied.entry(name).or_default().push(statement);
+            }
+        }
+        let looked: HashSet<&str> = self
+            .statements
+            .iter()
+            .flat_map(|statement| self.names_looked_into(statement))
+            .collect();
+        let mut seen = HashSet::new();
+        let mut plain = HashSet::new();
+        for &first in self.declarations.keys() {
+            let mut group = Vec::new();
+            let mut pending = vec![first];
+            while let Some(name) = pending.pop() {
+                if seen.insert(name) {
+                    group.push(name);
+                    // Each statement leads to its names once.
+                    let statements = tied.remove(name).unwrap_or_default();
+                    pending.extend(statements.into_iter().flat_map(|range| self.names(range)));
+                }
+            }
+            let is_plain = group.iter().any(|name| looked.contains(name))
+                && group.iter().any(|name| self.in_memory.contains(name));
+            if is_plain {
+                plain.extend(group);
+            }
+        }
+        plain
+    }
+
+    fn word(&self, index: usize) -> &'t str {
+        self.tokens.text_at(self.text, index)
+    }
+
+    /// The variables in `statement`.
+    fn names(&self, statement: &Range<usize>) -> impl Iterator<Item = &'t str> {
+        let words = statement.clone().map(|index| self.word(index));
+        words.filter(|word| self.declarations.contains_key(word))
+    }
+
+    /// Whether `statement` gives a value to something.
+    fn assigns(&self, statement: &Range<usize>) -> bool {
+        statement.clone().any(|index| self.word(index) == "=")
+    }
+
+    /// Whether the token at `index` is the point before a member of a vector.
+    fn is_member(&self, index: usize) -> bool {
+        matches!(self.word(index), "." | "->")
+            && matches!(self.word(index + 1), "x" | "y" | "z" | "w")
+    }
+
+    /// The variables whose members `statement` may name.
+    fn names_looked_into(&self, statement: &Range<usize>) -> Vec<&'t str> {
+        let members = statement.clone().skip(1).filter(|&index| self.is_member(index));
+        let mut names = Vec::new();
+        for index in members {
+            match self.word(index - 1) {
+                "]" | ")" => {
+                    let open = self.tokens.group_start(index - 1).unwrap_or(index);
+                    let first = open.saturating_sub(1).max(index.saturating_sub(MOST_TOKENS));
+                    names.extend(self.names(&(first.max(statement.start)..index)));
+                }
+                name => names.extend(self.declarations.get_key_value(name).map(|(name, _)| *name)),
+            }
+        }
+        names
+    }
+
+    /// Whether `statement` names a member of what a cast to such integers gives.
+    fn looks_into_cast(&self, statement: &Range<usize>) -> bool {
+        let is_named = |index: usize| self.declarations.contains_key(self.word(index));
+        let looks = statement.clone().skip(1).any(|index| {
+            self.is_member(index) && matches!(self.word(index - 1), "]" | ")") && !is_named(index)
+        });
+        looks && statement.clone().any(|index| WIDE.contains(&self.word(index)))
+    }
 }
 
 /// The variables of a file whose value is such an integer, or a vector of floats.
-pub(super) struct PackedVariables<'t> {
-    text: &'t str,
-    integers: BTreeSet<&'t str>,
-    floats: BTreeSet<&'t str>,
+pub(super) struct PackedVariables<'c> {
+    context: &'c HostContext<'c, 'c>,
+    text: &'c str,
+    integers: BTreeSet<&'c str>,
+    /// The type behind `auto` is not known.
+    open: BTreeSet<&'c str>,
+    floats: BTreeSet<&'c str>,
 }
 
-impl<'t> PackedVariables<'t> {
-    pub(super) fn from_tokens(text: &'t str, tokens: &[Token]) -> PackedVariables<'t> {
+impl<'c> PackedVariables<'c> {
+    pub(super) fn find(context: &'c HostContext<'c, 'c>) -> PackedVariables<'c> {
+        let text = context.source.text;
+        let tokens = &context.source.tokens;
         let mut integers = BTreeSet::new();
+        let mut open = BTreeSet::new();
         let mut floats = BTreeSet::new();
         for (token_index, token) in tokens.iter().enumerate() {
             let word = token.text(text);
             let set = match token.kind {
-                // The type behind `auto` is not known.
-                TokenKind::Ident if WIDE.contains(&word) || word == "auto" => &mut integers,
+                TokenKind::Ident if WIDE.contains(&word) => &mut integers,
+                TokenKind::Ident if word == "auto" => &mut open,
                 TokenKind::Ident if VECTORS.contains(&word) => &mut floats,
                 _ => continue,
             };
@@ -97,10 +286,10 @@ impl<'t> PackedVariables<'t> {
             let name = name.filter(|token| token.kind == TokenKind::Ident);
             set.extend(name.map(|token| token.text(text)));
         }
-        PackedVariables { text, integers, floats }
+        PackedVariables { context, text, integers, open, floats }
     }
 
-    fn word(&self, tokens: &Tokens, token_index: usize) -> &'t str {
+    fn word(&self, tokens: &Tokens, token_index: usize) -> &'c str {
         tokens.get(token_index).map_or("", |token| token.text(self.text))
     }
 
@@ -121,34 +310,39 @@ impl<'t> PackedVariables<'t> {
         }
     }
 
-    /// Whether a cast to such integers begins at `index`.
+    /// Whether a cast to packs begins at `index`.
     pub(super) fn is_cast(&self, tokens: &Tokens, index: usize) -> bool {
         let cast = self.cast(tokens, index);
-        cast.is_some_and(|(target, _)| is_wide(self.text, &tokens[target]))
+        cast.is_some_and(|(target, _)| self.is_pack(&tokens[target]))
     }
 
-    /// Rewrites the token at `index`: the name of a type, or the begin of a cast. `generic` tells
+    /// Whether the tokens `target` of a cast are those of a pointer to a pack.
+    fn is_pack(&self, target: &[Token]) -> bool {
+        is_wide(self.text, target) && !target.iter().any(|token| self.is_plain(token))
+    }
+
+    /// Whether `token` names a type or a variable of integers that are no pack.
+    fn is_plain(&self, token: &Token) -> bool {
+        self.context.plain_integers.contains(&token.start)
+    }
+
+    /// Rewrites the token at `index`: the name of a type, the begin of a cast or of a member's name. `generic` tells
     /// whether it stands in a template.
-    pub(super) fn rewrite(
-        &self,
-        context: &HostContext,
-        tokens: &Tokens,
-        index: usize,
-        generic: bool,
-        edits: &mut Edits,
-    ) {
+    pub(super) fn rewrite(&self, tokens: &Tokens, index: usize, generic: bool, edits: &mut Edits) {
         let token = tokens[index];
-        if let Some(packed) = widen_packed_token(token, self.text) {
+        if let Some(packed) = widen_packed_token(self.context, token) {
             edits.replace(token.start..token.end, packed);
         }
+        if let Some(variable) = self.variable_of_member(tokens, index) {
+            let reason = self.reason(&tokens[index..index + 2]);
+            edits.insert(variable.start, format!("::replay_rt::pack_look{reason}("));
+            edits.insert(variable.end, ")");
+        }
         let Some((target, cast_end)) = self.cast(tokens, index) else { return };
-        if !is_wide(self.text, &tokens[target]) {
+        if !self.is_pack(&tokens[target]) {
             return;
         }
-        let reason = obstacle_arguments(
-            context.source,
-            &create_shadow_obstacle(context, &tokens[index..cast_end], None),
-        );
+        let reason = self.reason(&tokens[index..cast_end]);
         let last = tokens[cast_end - 1];
         if token.kind == TokenKind::Ident {
             edits.replace(token.start..token.end, "::replay_rt::pack_cast");
@@ -159,6 +353,23 @@ impl<'t> PackedVariables<'t> {
         }
     }
 
+    /// The construct of `tokens` and its place, as arguments.
+    fn reason(&self, tokens: &[Token]) -> String {
+        let obstacle = create_shadow_obstacle(self.context, tokens, None);
+        obstacle_arguments(self.context.source, &obstacle)
+    }
+
+    /// The variable, which may be a pack, of the member that is named at `index`.
+    pub(super) fn variable_of_member(&self, tokens: &Tokens, index: usize) -> Option<Token> {
+        let is_member = matches!(self.word(tokens, index), "." | "->")
+            && matches!(self.word(tokens, index + 1), "x" | "y" | "z" | "w");
+        let variable = *tokens.get(index.checked_sub(1)?)?;
+        let name = variable.text(self.text);
+        let is_part = matches!(self.word(tokens, index.wrapping_sub(2)), "." | "->" | "::");
+        let may_be_pack = self.integers.contains(name) || self.open.contains(name);
+        (is_member && may_be_pack && !is_part && !self.is_plain(&variable)).then_some(variable)
+    }
+
     /// The index after a look into an integer at `index`, or into floats for narrower numbers.
     pub(super) fn look(&self, tokens: &Tokens, index: usize) -> Option<usize> {
         if matches!(self.word(tokens, index), "." | "->") && index > 0 {
@@ -166,7 +377,7 @@ impl<'t> PackedVariables<'t> {
             let is_integer = match self.word(tokens, index - 1) {
                 ")" if self.is_position(tokens, index - 1) => false,
                 "]" | ")" => self.is_cast_before(tokens, index - 1),
-                name => self.integers.contains(name),
+                name => self.integers.contains(name) && !self.is_plain(&tokens[index - 1]),
             };
             return (member && is_integer).then_some(index + 2);
         }
@@ -208,8 +419,13 @@ impl<'t> PackedVariables<'t> {
 
     /// Whether such an integer stands in the expression up to `last`.
     fn is_cast_before(&self, tokens: &Tokens, last: usize) -> bool {
-        let words = (0..=last).rev().take(64).map(|token_index| self.word(tokens, token_index));
-        let mut words = words.take_while(|word| !matches!(*word, ";" | "{" | "}" | "="));
-        words.any(|word| WIDE.contains(&word) || self.integers.contains(word))
+        let tokens_before =
+            (0..=last).rev().take(MOST_TOKENS).map(|token_index| &tokens[token_index]);
+        let mut tokens_before = tokens_before
+            .take_while(|token| !matches!(token.text(self.text), ";" | "{" | "}" | "="));
+        tokens_before.any(|token| {
+            let word = token.text(self.text);
+            (WIDE.contains(&word) || self.integers.contains(word)) && !self.is_plain(token)
+        })
     }
 }

@@ -184,7 +184,7 @@ pub(super) const FLOATS: [&[&str]; 3] = [&["float"], &VECTORS, &NARROW];
 pub(super) fn rewrite_for_shadow(context: &HostContext, edits: &mut Edits) -> Vec<Obstacle> {
     let source = context.source;
     let items = outline_items(source.text, &context.tokens);
-    let packed = PackedVariables::from_tokens(source.text, &source.tokens);
+    let packed = PackedVariables::find(context);
     let left_out = conditions::find_dropped_code(source);
     let open_names = number_bits::open_type_names(source.text, &context.tokens);
     number_bits::keep_numbers_in_words(context, edits);
@@ -218,7 +218,7 @@ pub(super) fn rewrite_for_shadow(context: &HostContext, edits: &mut Edits) -> Ve
             }
             if context.symbols.packs() {
                 let generic = is_generic(&context.tokens, &items, token.start);
-                packed.rewrite(context, tokens, index, generic, edits);
+                packed.rewrite(tokens, index, generic, edits);
             }
             let mut end = if context.symbols.packs() {
                 packed.look(tokens, index)
@@ -265,7 +265,10 @@ pub(super) fn rewrite_for_shadow(context: &HostContext, edits: &mut Edits) -> Ve
                     && !is_numbered
                     && !within_constant
                     && !is_double_operand(context, tokens, end.saturating_sub(1));
+                let asks_variable =
+                    looks_into_pack && packed.variable_of_member(tokens, index).is_some();
                 new_obstacle.guarded = carries_numbers
+                    || asks_variable
                     || asks_for_type && guard_cast(context, tokens, part, &new_obstacle, edits)
                     || name.is_none() && guard_function(context, token.start, &new_obstacle, edits);
                 obstacles.push(new_obstacle);
@@ -310,7 +313,7 @@ pub(super) fn widen_text(text: &str) -> String {
 /// `token` as the shadow has it.
 pub(super) fn spell_token<'a>(context: &HostContext<'_, 'a>, token: Token) -> Cow<'a, str> {
     let text = context.source.text;
-    let packed = if context.symbols.packs() { widen_packed_token(token, text) } else { None };
+    let packed = if context.symbols.packs() { widen_packed_token(context, token) } else { None };
     let widened = packed.or_else(|| widen_token(token, text));
     widened.map_or(Cow::Borrowed(token.text(text)), Cow::Owned)
 }

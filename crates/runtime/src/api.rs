@@ -189,7 +189,11 @@ unsafe fn describe_reason(reason: *const c_char, site: CallSite) -> String {
 unsafe extern "C" fn no_shadow(obstacle_pointer: *const c_char, site: CallSite) -> ! {
     // SAFETY: the artifact passes a C string.
     let obstacle = unsafe { CStr::from_ptr(obstacle_pointer) }.to_string_lossy();
-    end_replay(NO_SHADOW, format!("{}: {obstacle}", site.describe()), cpu::current_place())
+    let detail = match site.describe() {
+        place if place.is_empty() => obstacle.into_owned(),
+        place => format!("{place}: {obstacle}"),
+    };
+    end_replay(NO_SHADOW, detail, cpu::current_place())
 }
 
 unsafe extern "C" fn launch_kernel(raw: *const RawLaunch) -> c_int {

@@ -29,12 +29,6 @@ REPLAY_VECTOR(char) REPLAY_VECTOR(uchar) REPLAY_VECTOR(short) REPLAY_VECTOR(usho
 REPLAY_VECTOR(int) REPLAY_VECTOR(uint) REPLAY_VECTOR(long) REPLAY_VECTOR(ulong)
 REPLAY_VECTOR(longlong) REPLAY_VECTOR(ulonglong)
 #undef REPLAY_VECTOR
-template <class T>
-inline constexpr bool is_pack = false;
-template <> inline constexpr bool is_pack<pack_int4> = true;
-template <> inline constexpr bool is_pack<pack_uint4> = true;
-template <> inline constexpr bool is_pack<pack_longlong2> = true;
-template <> inline constexpr bool is_pack<pack_ulonglong2> = true;
 /// Whether a pointer to `T` looks into what it points to.
 template <class T>
 inline constexpr bool looks_into = integer_bytes<T> > 1 || is_integer_vector<T>;
