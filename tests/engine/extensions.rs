@@ -171,8 +171,35 @@ fn elements_are_chosen_ordered_and_moved_as_pytorch_does() {
     assert_close(&summed, &widened(sums), 1e-5, "cumsum");
     let reversed = "at::Tensor backwards = torch::arange(5, -1, -1, torch::kInt);\n\
                     y = torch::stack(t.index_select(0, backwards).unbind(0));";
-    let wanted = x.chunks(COLUMNS).rev().flatten().copied().collect();
-    assert_close(&made(reversed), &widened(wanted), 0.0, "rows in reverse");
+    let wanted: Vec<f32> = x.chunks(COLUMNS).rev().flatten().copied().collect();
+    assert_close(&made(reversed), &widened(wanted.clone()), 0.0, "rows in reverse");
+    let indexed = "at::Tensor backwards = torch::arange(5, -1, -1);\n\
+                   y = t.index({backwards.view({2, 3})}).view({6, 40});";
+    assert_close(&made(indexed), &widened(wanted), 0.0, "rows by index");
+    let masked_rows = "at::Tensor odd = torch::arange(6).eq(1) + torch::arange(6).eq(4);\n\
+                       y = torch::cat({t.index({odd.gt(0)}), t.slice(0, 2)}, 0);";
+    let wanted = [1, 4, 2, 3, 4, 5].map(|row| x[row * COLUMNS..(row + 1) * COLUMNS].to_vec());
+    assert_close(&made(masked_rows), &widened(wanted.concat()), 0.0, "rows by mask");
+}
+
+#[test]
+fn sources_for_old_releases_of_pytorch_have_the_helpers_of_thc() {
+    let x = numbers(ROWS * COLUMNS, 1);
+    let call = "at::Tensor t = x;\n\
+                THCState* state = at::globalContext().lazyInitCUDA();\n\
+                void* memory = THCudaMalloc(state, 64);\n\
+                THCudaCheck(cudaMemset(memory, 0, 64));\n\
+                THCudaFree(state, memory);\n\
+                y = t * (THCCeilDiv((long)t.numel(), 512L) + THCRoundUp(9, 8));";
+    let harness = format!(
+        "call = \"\"\"{call}\"\"\"\n\
+         [inputs.x]\ndtype = \"f32\"\nshape = [\"rows\", \"columns\"]\n\
+         [outputs.y]\ndtype = \"f32\"\nshape = [\"rows\", \"columns\"]\n"
+    );
+    let tensors: [Tensor; 1] = [("x", &x, &[ROWS, COLUMNS])];
+    let public = Public::new("tensor_sums", &harness, &tensors);
+    let wanted: Vec<f64> = x.iter().map(|x| f64::from(*x) * 17.0).collect();
+    public.assert_gives("y", &wanted, 1e-6);
 }
 
 #[test]

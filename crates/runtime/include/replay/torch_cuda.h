@@ -72,6 +72,23 @@ struct OptionalDeviceGuard {
 };
 }  // namespace c10
 
+/// What sources for PyTorch before 1.11 take from THC/THC.h and THC/THCDeviceUtils.cuh.
+struct THCState;
+template <class T>
+constexpr T THCCeilDiv(T a, T b) {
+  return (a + b - 1) / b;
+}
+template <class T>
+constexpr T THCRoundUp(T a, T b) {
+  return THCCeilDiv(a, b) * b;
+}
+inline void* THCudaMalloc(THCState*, size_t bytes) {
+  void* memory = nullptr;
+  (void)cudaMalloc(&memory, bytes);
+  return memory;
+}
+inline void THCudaFree(THCState*, void* memory) { (void)cudaFree(memory); }
+
 namespace at {
 using DeviceGuard = c10::DeviceGuard;
 using OptionalDeviceGuard = c10::OptionalDeviceGuard;
@@ -79,6 +96,7 @@ struct NoGradGuard {};
 struct Context {
   void alertNotDeterministic(const char*) const {}
   bool deterministicAlgorithms() const { return false; }
+  THCState* lazyInitCUDA() { return nullptr; }
 };
 inline Context& globalContext() {
   static Context context;

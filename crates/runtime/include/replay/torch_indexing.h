@@ -186,6 +186,21 @@ inline Tensor Tensor::index_select(int64_t dimension, const Tensor& index, call_
   }
   return made;
 }
+/// `t[rows]` and `t[mask]` of Python: one index or mask, along the first dimension.
+inline Tensor Tensor::index(std::initializer_list<Tensor> indices, call_site) const {
+  if (indices.size() != 1) replay_torch::fail("index() takes one tensor here");
+  const Tensor& index = *indices.begin();
+  if (index.scalar_type() == kBool) {
+    if (index.dim() != 1) replay_torch::fail("index() takes masks of one dimension here");
+    if (dim() && index.size(0) != size(0))
+      replay_torch::fail(c10::str("The shape of the mask ", index.sizes(), " at index 0 does not match the shape of the indexed tensor ",
+                                  sizes(), " at index 0"));
+    return index_select(0, index.nonzero().select(1, 0));
+  }
+  std::vector<int64_t> made_sizes = index.sizes().vec();
+  if (dim()) made_sizes.insert(made_sizes.end(), sizes().begin() + 1, sizes().end());
+  return index_select(0, index.reshape({index.numel()})).reshape(made_sizes);
+}
 inline Tensor Tensor::gather(int64_t dimension, const Tensor& index, call_site) const {
   return replay_torch::with_accumulate_type(scalar_type(), [&](auto zero) {
     using A = decltype(zero);

@@ -619,6 +619,7 @@ class Tensor {
   std::vector<Tensor> chunk(int64_t chunks, int64_t dimension = 0, call_site = {}) const;
   std::vector<Tensor> unbind(int64_t dimension = 0, call_site = {}) const;
   Tensor index_select(int64_t dimension, const Tensor& index, call_site = {}) const;
+  Tensor index(std::initializer_list<Tensor> indices, call_site = {}) const;
   Tensor gather(int64_t dimension, const Tensor& index, call_site = {}) const;
   Tensor scatter(int64_t dimension, const Tensor& index, const Tensor& from, call_site = {}) const;
   Tensor& scatter_(int64_t dimension, const Tensor& index, const Tensor& from, call_site = {}) const;
