@@ -249,7 +249,12 @@ impl Draft {
         for (name, tensor) in self.inputs.iter_mut().chain(&mut self.outputs) {
             if returned.contains(name) {
                 match measure_result(name, tensor, &sizes, probes) {
-                    Some(measured) => {
+                    Some(mut measured) => {
+                        // One like a tensor with room has more elements than a measurement counts.
+                        let is_uncounted = measured.tensor.shape == ["1"];
+                        if is_uncounted && !tied.roomy.is_empty() {
+                            measured.tensor.doubt = Some(ShapeDoubt::Pointer);
+                        }
                         *tensor = measured.tensor;
                         own_sizes.extend(measured.own_sizes);
                     }
@@ -280,7 +285,10 @@ impl Draft {
             Some((name.clone(), self.primal_of(name, tensor)?.to_owned()))
         });
         let gradients: Vec<(String, String)> = gradients.collect();
-        for (output, input) in self.flows().into_iter().chain(gradients) {
+        // What a function returns has the shape that was measured, whatever views it takes of what flows into it.
+        let mut flows = self.flows();
+        flows.retain(|(output, _)| !returned.contains(output));
+        for (output, input) in flows.into_iter().chain(gradients) {
             self.unite_shapes(&output, &input);
         }
         own_sizes

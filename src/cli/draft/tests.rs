@@ -884,6 +884,64 @@ fn copies_that_a_function_does_not_change_are_left_out_unless_nothing_else_is_le
 }
 
 #[test]
+fn a_result_keeps_its_measured_shape_where_its_upstream_gradient_has_another_and_gives_it_its_own()
+{
+    let text = "at::Tensor f_forward(at::Tensor x) { return output; }\n\
+                at::Tensor f_backward(at::Tensor x, at::Tensor grad_output) {\n\
+                int n = x.size(0), m = x.size(1);\n\
+                auto g = grad_output.view({n, m});\nauto grad_x = at::zeros_like(x);\nreturn grad_x; }";
+    let unit = SourceUnit { path: "k.cu", text };
+    let functions = find_function_signatures(&unit, &scan_symbols(&[unit]));
+    let mut draft =
+        Draft::from_functions(&functions.iter().collect::<Vec<_>>(), &TypeNames::default())
+            .remove(0);
+    for input in ["x", "grad_output"] {
+        draft.inputs[input].shape = vec!["n".to_owned(), "m".to_owned()];
+    }
+    draft.inputs["grad_output"].doubt = None;
+    let groups = ["n", "m"].map(|size| vec![size.to_owned()]).to_vec();
+    let tied = TiedSizes { groups, ..TiedSizes::default() };
+    let probes = [(12, 20), (20, 28)].map(|(n, m)| ShapeProbe {
+        sizes: [("n".to_owned(), n), ("m".to_owned(), m)].into(),
+        reach: [
+            ("output_type".to_owned(), 7),
+            ("output_extent_0".to_owned(), n * m + 1),
+            ("grad_x_type".to_owned(), 7),
+            ("grad_x_extent_0".to_owned(), n + 1),
+            ("grad_x_extent_1".to_owned(), m + 1),
+        ]
+        .into(),
+    });
+    draft.take_measured_shapes(&tied, &probes);
+    assert_eq!(draft.outputs["output"].shape, ["output_0"]);
+    let aligned = draft.with_aligned_upstreams().unwrap();
+    assert_eq!(aligned.inputs["grad_output"].shape, ["output_0"]);
+    assert_eq!(aligned.outputs["grad_x"].shape, ["n", "m"]);
+}
+
+#[test]
+fn a_gradient_of_a_tensor_with_room_has_the_shape_that_is_measured_of_that() {
+    let text = "at::Tensor f_backward(at::Tensor w, at::Tensor grad_output) {\n\
+                auto grad_w = at::zeros_like(w);\nreturn grad_w; }";
+    let unit = SourceUnit { path: "k.cu", text };
+    let functions = find_function_signatures(&unit, &scan_symbols(&[unit]));
+    let mut draft =
+        Draft::from_functions(&functions.iter().collect::<Vec<_>>(), &TypeNames::default())
+            .remove(0);
+    let roomy = draft.inputs["w"].shape.clone();
+    draft.inputs["grad_output"].shape = vec!["n".to_owned(), "m".to_owned()];
+    let groups = ["n", "m"].map(|size| vec![size.to_owned()]).to_vec();
+    let tied = TiedSizes { groups, roomy, ..TiedSizes::default() };
+    let probes = [(12, 20), (20, 28)].map(|(n, m)| ShapeProbe {
+        sizes: [("n".to_owned(), n), ("m".to_owned(), m)].into(),
+        reach: [("w".to_owned(), n * m), ("grad_w_type".to_owned(), 7)].into(),
+    });
+    draft.take_measured_shapes(&tied, &probes);
+    assert_eq!(draft.inputs["w"].shape, ["n", "m"]);
+    assert_eq!(draft.outputs["grad_w"].shape, ["n", "m"]);
+}
+
+#[test]
 fn a_result_that_a_call_leaves_absent_is_no_output() {
     let text = "std::tuple<at::Tensor, at::optional<at::Tensor>> f(at::Tensor x) {\n\
                 return std::make_tuple(out, arg_out); }";
