@@ -41,8 +41,8 @@ const HARNESS: &str = "replay.toml";
 const LINES_AROUND: usize = 3;
 /// A search for shapes takes no longer, so that one slow kernel keeps nobody from the drafts of the others.
 const LONGEST_SEARCH: Duration = Duration::from_secs(120);
-/// Where a try takes longer, smaller sizes are tried.
-const LONG_TRY: Duration = Duration::from_secs(1);
+/// Where the call of a try takes more processor time, smaller sizes are tried.
+const LONG_CALL: Duration = Duration::from_secs(1);
 /// Why it found nothing then.
 const TOO_LONG: &str = "its sizes were not told apart within two minutes";
 /// Why there was no measurement at all.
@@ -238,14 +238,10 @@ impl ProbeFolder<'_> {
             return Ok(Attempt::Skipped);
         }
         let sizes = RandomSizes::from_sizes(draft.open_shape_sizes(numbers));
-        let start = Instant::now();
         Ok(match self.measure_reach(&open_draft.with_elements_of(draft), &sizes)? {
-            TensorReach::Measured(traces) => Attempt::Accepted(AcceptedCall {
-                unwritten: draft.count_unwritten(&traces.reach),
-                traces,
-                is_slow: start.elapsed() > LONG_TRY,
-                is_crowded: elements * FOURFOLD > MOST_ELEMENTS,
-            }),
+            TensorReach::Measured(traces) => {
+                Attempt::Accepted(accept_call(draft, traces, elements))
+            }
             TensorReach::Fault { reason } => Attempt::Fault(self.read_fault(reason)),
             TensorReach::Not { reason } => Attempt::Hopeless { reason },
         })
@@ -457,6 +453,16 @@ impl ProbeFolder<'_> {
     }
 }
 
+/// A call of `draft` that left these `traces`, and whose largest product has so many `elements`.
+fn accept_call(draft: &Draft, traces: TensorTraces, elements: usize) -> AcceptedCall {
+    AcceptedCall {
+        unwritten: draft.count_unwritten(&traces.reach),
+        is_slow: traces.call_cpu > LONG_CALL,
+        is_crowded: elements * FOURFOLD > MOST_ELEMENTS,
+        traces,
+    }
+}
+
 /// What the tensors that were read where nobody had written show.
 fn list_read_before(unset: &BTreeSet<String>) -> Vec<(String, OutputTrait)> {
     unset.iter().map(|name| (name.clone(), OutputTrait::ReadBefore)).collect()
@@ -531,4 +537,19 @@ fn list_output_traits(trial: &Trial) -> CliResult<Vec<(String, OutputTrait)>> {
     let mut traits: Vec<(String, OutputTrait)> = traits.collect();
     traits.sort_by_key(|(_, output_trait)| *output_trait == OutputTrait::Partial);
     Ok(traits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_slow_by_its_processor_time() {
+        let call = |call_cpu| {
+            let traces = TensorTraces { call_cpu, ..TensorTraces::default() };
+            accept_call(&Draft::default(), traces, 0)
+        };
+        assert!(!call(LONG_CALL).is_slow);
+        assert!(call(LONG_CALL + Duration::from_millis(1)).is_slow);
+    }
 }

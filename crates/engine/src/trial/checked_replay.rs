@@ -95,6 +95,8 @@ pub struct TensorTraces {
     pub unset: BTreeSet<String>,
     /// The widest race; none where there is none.
     pub race: Option<RaceScope>,
+    /// The processor time of the call, which the machine's load does not change.
+    pub call_cpu: Duration,
 }
 
 /// How far a checked replay touched the tensors of its fixture.
@@ -205,6 +207,7 @@ impl Trial {
                     reach: touched.collect(),
                     unset: unset.map(|finding| finding.memory.clone()).collect(),
                     race: races.map(find_race_scope).max(),
+                    call_cpu: run.call_cpu,
                 }))
             }
             Ending::Fault(fault) => {
