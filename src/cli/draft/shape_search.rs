@@ -643,7 +643,9 @@ impl<E, A: FnMut(&Draft, &BTreeMap<String, usize>) -> Result<Attempt, E>> ShapeS
                 continue;
             };
             let supposition = supposition.with_numbers(&[&size], number);
-            if let Attempt::Accepted(call) = self.attempt_with(&supposition)? {
+            if let Attempt::Accepted(call) = self.attempt_with(&supposition)?
+                && call.flaws() <= accepted.call.flaws()
+            {
                 accepted.supposition = supposition;
                 accepted.call = call;
             }
@@ -1079,6 +1081,24 @@ pub(super) mod tests {
             assert_eq!(flawed.forms.get("n"), form);
             assert!(tries < 120, "{tries}");
         }
+    }
+
+    #[test]
+    fn a_last_dimension_gets_no_number_with_which_a_result_is_written_in_part() {
+        let draft = draft_function("at::Tensor x, at::Tensor boxes", "");
+        let found = find_supposition(&draft, 1 << 20, |draft, sizes| {
+            let shape = draft.shape_of("boxes");
+            let Some(columns) = shape.get(1).map(|size| sizes[size]) else {
+                return Ok::<Attempt, ()>(Attempt::Fault(fail("boxes", 0).unwrap_err()));
+            };
+            let traces = TensorTraces {
+                reach: BTreeMap::from([("boxes".to_owned(), 4 * sizes[&shape[0]])]),
+                ..TensorTraces::default()
+            };
+            let unwritten = usize::from(columns == 4);
+            Ok(Attempt::Accepted(AcceptedCall { traces, unwritten, ..AcceptedCall::default() }))
+        });
+        assert_eq!(found.unwrap().unwrap().supposition.numbers, BTreeMap::new());
     }
 
     #[test]
