@@ -64,6 +64,8 @@ pub struct Draft {
     guesses_grids: bool,
     /// The order of two sizes that replays showed to be needed.
     size_order: Option<SizeOrder>,
+    /// Whether replays showed that threads meet on its random inputs.
+    do_threads_meet: bool,
 }
 
 /// How the sources of a draft are compiled.

@@ -173,7 +173,7 @@ pub fn measure_draft(
     if race.is_some() {
         match probe_folder.try_distinct_indices(&tried)? {
             Some(distinct) => tried = distinct,
-            None => tried.sizes.note_meeting_threads(),
+            None => tried.draft.note_meeting_threads(),
         }
     }
     if let Some(reason) = find_fault(&tried.trial)? {
@@ -440,7 +440,7 @@ impl ProbeFolder<'_> {
         let text = format!("repository = {repository}\n{}", draft.text(self.build));
         std::fs::write(&path, &text).context(|| format!("cannot write {}", path.display()))?;
         let harness = Harness::parse(&text, &path)?;
-        let draws = draft.list_draws();
+        let draws = draft.input_draws();
         let inputs = match sizes.draw_inputs(&harness, &draws) {
             Ok(inputs) => inputs,
             Err(error) => return Ok(ProbeTrial::NoInputs(error)),
@@ -480,7 +480,7 @@ fn choose_named_sizes(draft: &Draft, numbers: &BTreeMap<String, usize>) -> Rando
 fn list_unchanged_copies(tried: &TriedDraft) -> CliResult<Vec<String>> {
     let copies = tried.draft.list_copies();
     let harness = &tried.trial.fixture().harness;
-    let Ok(inputs) = tried.sizes.draw_inputs(harness, &tried.draft.list_draws()) else {
+    let Ok(inputs) = tried.sizes.draw_inputs(harness, &tried.draft.input_draws()) else {
         return Ok(Vec::new());
     };
     let outputs = &tried.trial.outcome()?.outputs;

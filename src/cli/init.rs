@@ -272,7 +272,7 @@ pub fn run_init(args: &InitArgs, session: &Session) -> CliResult<u8> {
     for harnessed in &harnesses {
         match (Harness::parse(&harnessed.text(), &harnessed.output), &harnessed.random_sizes) {
             (Ok(harness), Some(sizes)) => {
-                random.push((harness, sizes, harnessed.draft.list_draws()));
+                random.push((harness, sizes, harnessed.draft.input_draws()));
             }
             (Ok(_), None) => {}
             (Err(problem), _) => problems
@@ -465,7 +465,7 @@ fn write_random_fixture(path: &Path, words: &str) -> CliResult<u8> {
     };
     sizes.check_known(harness.size_names())?;
     let name = name_random_fixture(&harness, "replay");
-    let fixture = sizes.plan_fixture(&harness, &InputDraws::new(), &name)?;
+    let fixture = sizes.plan_fixture(&harness, &InputDraws::default(), &name)?;
     fixture.write()?;
     println!("{}", fixture.describe());
     println!("\nnext:\n  1. replay {}", fixture.folder.display());

@@ -15,8 +15,14 @@ use super::derived_fixture::check_is_new;
 use super::draft::quote_toml;
 use super::error::{CliResult, CommandError, ErrorContext};
 
-/// What random inputs are like, by name; others are usual ones.
-pub type InputDraws = BTreeMap<String, InputDraw>;
+/// What random inputs are like.
+#[derive(Clone, Default)]
+pub struct InputDraws {
+    /// By name; others are usual ones.
+    pub by_name: BTreeMap<String, InputDraw>,
+    /// Whether two threads of a kernel meet on them.
+    pub do_threads_meet: bool,
+}
 
 /// What random inputs may do that others do not: such as indices that are a permutation only in a training.
 const MEETING: &str = "threads meet on them, as they may not on captured ones";
@@ -27,8 +33,6 @@ pub struct RandomSizes {
     sizes: BTreeMap<String, usize>,
     /// As the user gave them.
     words: String,
-    /// Whether two threads of a kernel met on such inputs.
-    do_threads_meet: bool,
 }
 
 /// A fixture to write.
@@ -58,19 +62,14 @@ impl RandomSizes {
                 return Err(CommandError::new(format!("--random gives `{name}` twice")));
             }
         }
-        Ok(RandomSizes { sizes, words: words.to_owned(), do_threads_meet: false })
+        Ok(RandomSizes { sizes, words: words.to_owned() })
     }
 
     /// These `sizes`.
     pub fn from_sizes(sizes: BTreeMap<String, usize>) -> RandomSizes {
         let pairs = sizes.iter().map(|(name, size)| format!("{name}={size}"));
         let words = pairs.collect::<Vec<_>>().join(",");
-        RandomSizes { sizes, words, do_threads_meet: false }
-    }
-
-    /// Notes that two threads of a kernel met on such inputs.
-    pub fn note_meeting_threads(&mut self) {
-        self.do_threads_meet = true;
+        RandomSizes { sizes, words }
     }
 
     /// Refuses sizes that are none of `known`.
@@ -94,7 +93,7 @@ impl RandomSizes {
         harness: &Harness,
         draws: &InputDraws,
     ) -> Result<Vec<RandomInput>, RandomInputsError> {
-        draw_random_inputs(harness, &self.sizes, draws)
+        draw_random_inputs(harness, &self.sizes, &draws.by_name)
     }
 
     /// The fixture for `harness`, its inputs as `draws` says, in the folder `fixtures/NAME` beside it.
@@ -127,7 +126,7 @@ impl RandomSizes {
         let beside = harness.path.parent().unwrap_or(Path::new(""));
         let folder = beside.join("fixtures").join(name);
         let manifest = self.write_manifest(harness, draws);
-        RandomFixture { folder, do_threads_meet: self.do_threads_meet, manifest, inputs }
+        RandomFixture { folder, do_threads_meet: draws.do_threads_meet, manifest, inputs }
     }
 
     /// The text of `fixture.toml`.
@@ -136,11 +135,10 @@ impl RandomSizes {
         let command = quote_toml(&format!("replay init --random {}", self.words));
         let mut text = format!(
             "harness = {}\n\
-             description = \"synthetic: random inputs, not captured ones{}{}\"\n\n\
+             description = \"synthetic: random inputs, not captured ones{}\"\n\n\
              [provenance]\nframework = \"synthetic\"\ncommand = {command}\n",
             quote_toml(&format!("../../{file}")),
-            describe_draws(draws),
-            if self.do_threads_meet { format!("; {MEETING}") } else { String::new() }
+            describe_draws(draws)
         );
         let scalars: Vec<(&String, DType)> = harness
             .inputs
@@ -202,11 +200,14 @@ fn describe_draws(draws: &InputDraws) -> String {
         (InputDraw::Absent, "left out"),
     ];
     for (draw, what) in kinds {
-        let drawn = draws.iter().filter(|(_, other)| **other == draw);
+        let drawn = draws.by_name.iter().filter(|(_, other)| **other == draw);
         let names: Vec<&str> = drawn.map(|(name, _)| name.as_str()).collect();
         if !names.is_empty() {
             let _ = write!(words, "; {what}: {}", names.join(", "));
         }
+    }
+    if draws.do_threads_meet {
+        let _ = write!(words, "; {MEETING}");
     }
     words
 }

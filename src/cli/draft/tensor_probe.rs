@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use ::replay::fixture::InputDraw;
 use ::replay::tensor::DType;
 
+use super::super::random_fixture::InputDraws;
 use super::tied_sizes::TiedSizes;
 use super::{Draft, DraftedCall, DraftedTensor, ShapeDoubt, is_number};
 
@@ -189,9 +190,19 @@ impl Draft {
     }
 
     /// What random inputs are like, by the names of those that are no usual ones.
-    pub fn list_draws(&self) -> BTreeMap<String, InputDraw> {
+    pub(super) fn list_draws(&self) -> BTreeMap<String, InputDraw> {
         let drawn = self.inputs.iter().filter(|(_, tensor)| tensor.draw != InputDraw::Usual);
         drawn.map(|(name, tensor)| (name.clone(), tensor.draw)).collect()
+    }
+
+    /// What its random inputs are like.
+    pub fn input_draws(&self) -> InputDraws {
+        InputDraws { by_name: self.list_draws(), do_threads_meet: self.do_threads_meet }
+    }
+
+    /// Notes that threads meet on its random inputs.
+    pub fn note_meeting_threads(&mut self) {
+        self.do_threads_meet = true;
     }
 
     /// The integers among the inputs that the sources do not count with.
