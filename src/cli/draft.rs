@@ -6,6 +6,7 @@ mod build_macros;
 mod build_standard;
 mod measured_shapes;
 mod pairs;
+mod python_numbers;
 mod shape_search;
 mod size_orders;
 mod tensor_calls;
@@ -14,6 +15,7 @@ mod text_literals;
 mod tied_sizes;
 mod types;
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use ::replay::fixture::InputDraw;
@@ -29,6 +31,7 @@ pub use build_standard::{find_build_standard, find_command_standard};
 pub use measured_shapes::{ShapeProbe, choose_size_sets, choose_usual_sizes};
 use pairs::{PairFit, fit_pair};
 pub use pairs::{are_passes_of_one, is_backward};
+pub use python_numbers::PythonNumbers;
 pub use shape_search::{AcceptedCall, Attempt, ShapeFault, find_supposition, split_words};
 pub use size_orders::{SizeOrder, list_size_orders};
 pub use tensor_calls::takes_tensors;
@@ -64,6 +67,8 @@ pub struct Draft {
     guesses_grids: bool,
     /// The order of two sizes that replays showed to be needed.
     size_order: Option<SizeOrder>,
+    /// The sizes for which Python passes a number.
+    known_numbers: BTreeMap<String, usize>,
     /// Whether replays showed that threads meet on its random inputs.
     do_threads_meet: bool,
 }
@@ -292,6 +297,23 @@ impl Draft {
     /// Whether something stands in its calls that nothing tells, such as the arguments of a template.
     pub fn guesses_calls(&self) -> bool {
         self.guesses_grids || self.calls.iter().any(|call| !call.guesses.is_empty())
+    }
+
+    /// Takes in what Python passes for integers. Functions of tensors take sizes from these, so that theirs are modes; of others
+    /// a zero alone is no size.
+    pub fn take_python_numbers(&mut self, numbers: &PythonNumbers) {
+        for name in self.list_integers() {
+            if numbers.find(&name).is_some_and(|number| number > 1) {
+                self.make_size(&name);
+            }
+        }
+        for size in &self.sizes {
+            if let Some(number) = numbers.find(size)
+                && (self.calls_with_tensors || number == 0)
+            {
+                self.known_numbers.insert(size.clone(), number);
+            }
+        }
     }
 
     fn has_gradients(&self) -> bool {

@@ -13,8 +13,8 @@ use ::replay::history::History;
 
 use super::callable_source::{CODE, CallableSource, collect_files, is_host, unite_sources};
 use super::draft::{
-    BuildMacro, Draft, DraftedBuild, TypeNames, choose_usual_sizes, find_build_macros,
-    find_build_standard, find_command_standard, is_backward, split_words,
+    BuildMacro, Draft, DraftedBuild, PythonNumbers, TypeNames, choose_usual_sizes,
+    find_build_macros, find_build_standard, find_command_standard, is_backward, split_words,
 };
 use super::draft_measurement::{DraftMeasurement, measure_draft};
 use super::error::{CliResult, CommandError, ErrorContext};
@@ -92,11 +92,14 @@ struct Repository {
     submodules: Vec<PathBuf>,
     /// What scripts of builds define.
     macros: Vec<BuildMacro>,
+    /// What Python passes for integers.
+    python_numbers: PythonNumbers,
 }
 
 impl Repository {
     /// The harness of `draft` with `sources`; it has no file yet.
-    fn make_harness(&self, draft: Draft, sources: &[&CallableSource]) -> Harnessed {
+    fn make_harness(&self, mut draft: Draft, sources: &[&CallableSource]) -> Harnessed {
+        draft.take_python_numbers(&self.python_numbers);
         let is_of_submodule = |folder: &PathBuf| {
             self.submodules.iter().any(|submodule| folder.starts_with(submodule))
         };
@@ -116,10 +119,20 @@ impl Repository {
                 standard: standards.max().unwrap_or_default(),
                 defines: self.macros.iter().filter(is_used).cloned().collect(),
             },
-            first_alone: draft_first_alone(&draft, sources),
+            first_alone: self.draft_first_alone(&draft, sources),
             draft,
             random_sizes: None,
         }
+    }
+
+    /// The draft of the first function of `draft` alone, where it calls several. They are defined in `sources`.
+    fn draft_first_alone(&self, draft: &Draft, sources: &[&CallableSource]) -> Option<Draft> {
+        let [first, _, ..] = &draft.functions[..] else { return None };
+        let mut functions = sources.iter().flat_map(|source| &source.functions);
+        let function = functions.find(|function| function.name == *first)?;
+        let mut first_draft = draft_functions(vec![function], sources).pop()?;
+        first_draft.take_python_numbers(&self.python_numbers);
+        Some(first_draft)
     }
 
     /// Drafts of what the sources of `index` bind for Python.
@@ -151,14 +164,6 @@ fn draft_functions(
     functions.sort_by_key(|function| is_backward(&function.name));
     let types = TypeNames::from_texts(sources.iter().flat_map(|source| source.texts()));
     Draft::from_functions(&functions, &types)
-}
-
-/// The draft of the first function of `draft` alone, where it calls several. They are defined in `sources`.
-fn draft_first_alone(draft: &Draft, sources: &[&CallableSource]) -> Option<Draft> {
-    let [first, _, ..] = &draft.functions[..] else { return None };
-    let mut functions = sources.iter().flat_map(|source| &source.functions);
-    let function = functions.find(|function| function.name == *first)?;
-    draft_functions(vec![function], sources).pop()
 }
 
 /// Puts drafts of what Python calls in the place of `harnesses` whose calls are guesses, and adds those of what no harness
@@ -224,6 +229,7 @@ pub fn run_init(args: &InitArgs, session: &Session) -> CliResult<u8> {
     let repository = Repository {
         submodules: find_submodules(&root),
         macros: find_script_macros(&working_folder),
+        python_numbers: index.find_python_numbers(&read_python_texts(&working_folder)),
         root: root.clone(),
     };
     let mut harnesses: Vec<Harnessed> = Vec::new();
@@ -420,6 +426,14 @@ fn find_source_standard(path: &str, root: &Path) -> CppStandard {
         }
     }
     CppStandard::default()
+}
+
+/// The texts of Python below `folder`.
+fn read_python_texts(folder: &Path) -> Vec<String> {
+    let mut paths = Vec::new();
+    collect_files(folder, 0, &["py"], &mut paths);
+    paths.sort();
+    paths.iter().filter_map(|path| read_build_text(path)).collect()
 }
 
 /// The macros that scripts of builds below `folder` define, each once.

@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use ::replay::frontend::{
-    FunctionSignature, FunctionWords, SourceUnit, binds_functions, find_python_names,
+    FunctionSignature, FunctionWords, PythonName, SourceUnit, binds_functions, find_python_names,
     list_function_words,
 };
 
@@ -14,7 +14,7 @@ use super::callable_source::{
     CallableSource, collect_files, find_callable_source, is_gradient_or_loss, is_host,
     read_source_text, unite_sources,
 };
-use super::draft::{split_words, takes_tensors};
+use super::draft::{PythonNumbers, split_words, takes_tensors};
 use super::error::{CliResult, CommandError};
 
 /// The endings of sources, C++ and CUDA.
@@ -46,6 +46,8 @@ pub struct SourceIndex<'r> {
     by_word: HashMap<String, Vec<usize>>,
     /// The names of the functions that one of them binds.
     bound_names: BTreeSet<String>,
+    /// The same with their names in Python.
+    python_names: Vec<PythonName>,
 }
 
 /// What a function reaches.
@@ -79,7 +81,7 @@ impl<'r> SourceIndex<'r> {
         paths.sort();
         paths.dedup();
         let mut sources = Vec::new();
-        let mut bound_names = BTreeSet::new();
+        let mut python_names = Vec::new();
         for path in paths {
             let callable = OnceCell::new();
             let text = read_source_text(&path).unwrap_or_else(|error| {
@@ -88,7 +90,7 @@ impl<'r> SourceIndex<'r> {
             });
             if binds_functions(&text) {
                 let unit = SourceUnit { path: "", text: &text };
-                bound_names.extend(find_python_names(&unit).into_iter().map(|name| name.function));
+                python_names.extend(find_python_names(&unit));
             }
             sources.push(IndexedSource { path, text, callable, functions: OnceCell::new() });
         }
@@ -99,7 +101,23 @@ impl<'r> SourceIndex<'r> {
                 by_word.entry(word.to_owned()).or_default().push(place);
             }
         }
-        SourceIndex { root, headers, sources, by_word, bound_names }
+        let bound_names = python_names.iter().map(|name| name.function.clone()).collect();
+        SourceIndex { root, headers, sources, by_word, bound_names, python_names }
+    }
+
+    /// The integers that the `texts` of Python pass to bound functions.
+    pub fn find_python_numbers(&self, texts: &[String]) -> PythonNumbers {
+        let mut numbers = PythonNumbers::from_defaults(texts);
+        for PythonName { name, function, .. } in &self.python_names {
+            let sources = self.list_places(function).iter().map(|&place| &self.sources[place]);
+            let mut functions =
+                sources.filter_map(|source| self.callable(source)).flat_map(|c| &c.functions);
+            if let Some(signature) = functions.find(|signature| signature.name == *function) {
+                let parameters = signature.parameters.iter().map(|p| p.name.as_str());
+                numbers.add_calls(texts, name, &parameters.collect::<Vec<_>>());
+            }
+        }
+        numbers
     }
 
     /// The source at `path`.

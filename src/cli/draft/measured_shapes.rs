@@ -219,8 +219,10 @@ impl Draft {
 
     /// The sizes among the functions' parameters, in their order, each by itself.
     pub fn parameter_sizes(&self) -> TiedSizes {
-        let groups = self.sizes.iter().map(|size| vec![size.clone()]).collect();
-        TiedSizes { groups, usual: SMALL, ..TiedSizes::default() }
+        let numbers = self.known_numbers.clone();
+        let open_sizes = self.sizes.iter().filter(|size| !numbers.contains_key(*size));
+        let groups = open_sizes.map(|size| vec![size.clone()]).collect();
+        TiedSizes { groups, numbers, usual: SMALL, ..TiedSizes::default() }
     }
 
     /// Takes in the order of two sizes that replays showed to be needed.

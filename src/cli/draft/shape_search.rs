@@ -541,7 +541,7 @@ pub fn find_supposition<E>(
         let nothing = Supposition {
             draft: draft.clone(),
             usual,
-            numbers: BTreeMap::new(),
+            numbers: draft.known_numbers.clone(),
             forms: BTreeMap::new(),
             roomy: Vec::new(),
         };
@@ -606,7 +606,9 @@ impl<E, A: FnMut(&Draft, &BTreeMap<String, usize>) -> Result<Attempt, E>> ShapeS
     /// What is `accepted` without what need not be supposed of numbers, now that the rest is.
     fn drop_needless(&mut self, mut accepted: AcceptedShapes) -> Result<AcceptedShapes, E> {
         let Supposition { draft, numbers, forms, .. } = &accepted.supposition;
-        let numbers = numbers.keys().cloned().map(Supposed::Number);
+        let guessed =
+            numbers.iter().filter(|(size, number)| draft.known_numbers.get(*size) != Some(*number));
+        let numbers = guessed.map(|(size, _)| Supposed::Number(size.clone()));
         let forms = forms.keys().cloned().map(Supposed::Form);
         let draws = draft.list_draws().into_keys().map(Supposed::Draw);
         for supposed in draws.chain(numbers).chain(forms).collect::<Vec<Supposed>>() {
@@ -1011,6 +1013,19 @@ pub(super) mod tests {
         tried.dedup();
         // With more dimensions of `x` its sizes are those of the try before.
         assert!(count < 40, "{count}");
+    }
+
+    #[test]
+    fn a_number_that_python_passes_is_kept_unless_a_check_needs_another() {
+        let mut draft = draft_function("at::Tensor x, int mode", "k<<<1, 1>>>(x, mode);");
+        draft.known_numbers.insert("mode".to_owned(), 3);
+        let kept = suppose(&draft, 64, |_, _| Ok(()));
+        assert_eq!(kept.numbers, draft.known_numbers);
+        let other = suppose(&draft, 64, |_, sizes| match sizes["mode"] {
+            2 => Ok(()),
+            _ => fail("mode", 3),
+        });
+        assert_eq!(other.numbers, BTreeMap::from([("mode".to_owned(), 2)]));
     }
 
     #[test]
