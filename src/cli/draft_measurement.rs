@@ -1,6 +1,7 @@
 //! Measures the tensors of a drafted harness: checked replays with more memory than the kernels need show how far each is
 //! touched, and a plain one with the shapes found shows what is read before it is written.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -39,12 +40,15 @@ const FOURFOLD: usize = 4;
 const HARNESS: &str = "replay.toml";
 /// A check may stretch over so many lines above and below the one that it is told with.
 const LINES_AROUND: usize = 3;
-/// A search for shapes takes no longer, so that one slow kernel keeps nobody from the drafts of the others.
-const LONGEST_SEARCH: Duration = Duration::from_secs(120);
+/// The calls of a measurement take no more processor time, so that one slow kernel keeps nobody from the drafts of the others.
+const LONGEST_CALLS: Duration = Duration::from_secs(60);
+/// A measurement takes no longer on a machine with much other work: its load decides what is found there.
+const LONGEST_MEASUREMENT: Duration = Duration::from_secs(120);
 /// Where the call of a try takes more processor time, smaller sizes are tried.
 const LONG_CALL: Duration = Duration::from_secs(1);
-/// Why it found nothing then.
-const TOO_LONG: &str = "its sizes were not told apart within two minutes";
+/// Why it found nothing, or not all, then.
+const TOO_LONG: &str =
+    "its sizes were not told apart within a minute of processor time, or two minutes in all";
 /// Why there was no measurement at all.
 const TOO_MANY_SIZES: &str = "it has too many sizes";
 /// With so many replays a product of sizes is told from others.
@@ -59,6 +63,8 @@ pub enum DraftMeasurement {
     Measured {
         /// With these sizes a replay came to its end.
         sizes: RandomSizes,
+        /// Why they are not told apart, if they are not.
+        shortage: Option<String>,
     },
     /// None came to its end; why.
     Not { reason: String },
@@ -98,6 +104,31 @@ struct TriedDraft {
     trial: Box<Trial>,
 }
 
+/// What a measurement may still take.
+struct MeasurementBudget {
+    /// Of the processor time of calls.
+    calls: Cell<Duration>,
+    end: Instant,
+}
+
+impl MeasurementBudget {
+    fn start() -> MeasurementBudget {
+        MeasurementBudget {
+            calls: Cell::new(LONGEST_CALLS),
+            end: Instant::now() + LONGEST_MEASUREMENT,
+        }
+    }
+
+    /// Takes the processor time of a call off.
+    fn charge(&self, call: Duration) {
+        self.calls.set(self.calls.get().saturating_sub(call));
+    }
+
+    fn is_spent(&self) -> bool {
+        self.calls.get().is_zero() || Instant::now() > self.end
+    }
+}
+
 /// A folder for the harnesses and fixtures of measurements.
 struct ProbeFolder<'a> {
     cache: &'a Cache,
@@ -105,6 +136,7 @@ struct ProbeFolder<'a> {
     folder: tempfile::TempDir,
     root: &'a Path,
     build: &'a DraftedBuild,
+    budget: MeasurementBudget,
 }
 
 /// Measures the tensors of `draft` with the sources of `build`, which lie below `root`.
@@ -127,7 +159,8 @@ pub fn measure_draft(
     progress.say(&work);
     let folder = tempfile::tempdir().context(|| "cannot make a temporary folder".to_owned())?;
     let lab = session.make_cpu_lab()?;
-    let probe_folder = ProbeFolder { cache: session.cache(), lab, folder, root, build };
+    let budget = MeasurementBudget::start();
+    let probe_folder = ProbeFolder { cache: session.cache(), lab, folder, root, build, budget };
     let tied = if draft.calls_with_tensors() {
         let say_try = |number: usize| progress.say(format!("{work}: {number} shapes tried"));
         match probe_folder.tie_sizes(draft, say_try)? {
@@ -137,10 +170,21 @@ pub fn measure_draft(
     } else {
         draft.parameter_sizes()
     };
+    let shortage = probe_folder.budget.is_spent().then(|| TOO_LONG.to_owned());
     let roomy_draft = draft.with_room(ROOM);
     draft.take_tied_sizes(&tied);
-    let ProbedShapes { probes, unset_tensors, race, size_order, first_reason } =
-        probe_folder.probe_shapes(&roomy_draft, &tied)?;
+    let mut probed = probe_folder.probe_shapes(&roomy_draft, &tied)?;
+    if probed.probes.is_empty()
+        && let Some(distinct) = draft.with_distinct_indices()
+        && let Some(roomy_distinct) = roomy_draft.with_distinct_indices()
+    {
+        let of_distinct = probe_folder.probe_shapes(&roomy_distinct, &tied)?;
+        if !of_distinct.probes.is_empty() {
+            *draft = distinct;
+            probed = of_distinct;
+        }
+    }
+    let ProbedShapes { probes, unset_tensors, race, size_order, first_reason } = probed;
     draft.take_size_order(size_order);
     let Some(first_probe) = probes.first() else {
         let reason = first_reason.unwrap_or_else(|| TOO_MANY_SIZES.to_owned());
@@ -177,7 +221,10 @@ pub fn measure_draft(
         }
     }
     if let Some(reason) = find_fault(&tried.trial)? {
-        return Ok(DraftMeasurement::Not { reason });
+        match probe_folder.try_other_inputs(&tried)? {
+            Some(other) => tried = other,
+            None => return Ok(DraftMeasurement::Not { reason }),
+        }
     }
     let unchanged = list_unchanged_copies(&tried)?;
     *draft = tried.draft;
@@ -188,7 +235,7 @@ pub fn measure_draft(
     if let Some(begun) = probe_folder.try_beginnings(draft, &tried.sizes)? {
         *draft = begun.draft;
     }
-    Ok(DraftMeasurement::Measured { sizes: tried.sizes })
+    Ok(DraftMeasurement::Measured { sizes: tried.sizes, shortage })
 }
 
 impl ProbeFolder<'_> {
@@ -197,12 +244,11 @@ impl ProbeFolder<'_> {
     fn tie_sizes(&self, draft: &mut Draft, say_try: impl Fn(usize)) -> CliResult<SizeTie> {
         let mut first_reason = None;
         let mut tries = 0;
-        let end = Instant::now() + LONGEST_SEARCH;
         let open_draft = draft.with_open_shapes().with_room(ROOM);
         let found = find_supposition(draft, SEARCH_ROOM, |draft, numbers| -> CliResult<Attempt> {
             tries += 1;
             say_try(tries);
-            let attempt = self.attempt(&open_draft, draft, numbers, end)?;
+            let attempt = self.attempt(&open_draft, draft, numbers)?;
             if let Attempt::Fault(ShapeFault { reason, .. }) | Attempt::Hopeless { reason } =
                 &attempt
             {
@@ -211,30 +257,27 @@ impl ProbeFolder<'_> {
             Ok(attempt)
         })?;
         let Some(accepted) = found else {
-            return Ok(SizeTie::Not { reason: first_reason.unwrap_or_default() });
+            let shortage = self.budget.is_spent().then(|| TOO_LONG.to_owned());
+            return Ok(SizeTie::Not { reason: first_reason.or(shortage).unwrap_or_default() });
         };
         draft.clone_from(&accepted.supposition.draft);
         let tied = tie_sizes(&accepted, SEARCH_ROOM, |numbers| -> CliResult<Attempt> {
             tries += 1;
             say_try(tries);
-            self.attempt(&open_draft, draft, numbers, end)
+            self.attempt(&open_draft, draft, numbers)
         })?;
-        if Instant::now() > end {
-            return Ok(SizeTie::Not { reason: TOO_LONG.to_owned() });
-        }
         Ok(SizeTie::Found(tied))
     }
 
-    /// Tries a call of `open_draft` with the shapes of `draft`, whose sizes have these `numbers`, before `end`.
+    /// Tries a call of `open_draft` with the shapes of `draft`, whose sizes have these `numbers`.
     fn attempt(
         &self,
         open_draft: &Draft,
         draft: &Draft,
         numbers: &BTreeMap<String, usize>,
-        end: Instant,
     ) -> CliResult<Attempt> {
         let elements = draft.largest_product(numbers);
-        if Instant::now() > end || elements > MOST_ELEMENTS {
+        if self.budget.is_spent() || elements > MOST_ELEMENTS {
             return Ok(Attempt::Skipped);
         }
         let sizes = RandomSizes::from_sizes(draft.open_shape_sizes(numbers));
@@ -302,7 +345,10 @@ impl ProbeFolder<'_> {
                     break;
                 }
             }
-            if probed.probes.len() == ENOUGH {
+            // One tells a shape, though with a doubt.
+            let is_enough = probed.probes.len() == ENOUGH
+                || !probed.probes.is_empty() && self.budget.is_spent();
+            if is_enough {
                 break;
             }
         }
@@ -350,7 +396,13 @@ impl ProbeFolder<'_> {
     /// How far a checked replay of `draft` touches the tensors, on random inputs of `sizes`.
     fn measure_reach(&self, draft: &Draft, sizes: &RandomSizes) -> CliResult<TensorReach> {
         match self.open_trial(draft, sizes)? {
-            ProbeTrial::Ready(trial) => Ok(trial.measure_reach()?),
+            ProbeTrial::Ready(trial) => {
+                let reach = trial.measure_reach()?;
+                if let TensorReach::Measured(traces) = &reach {
+                    self.budget.charge(traces.call_cpu);
+                }
+                Ok(reach)
+            }
             ProbeTrial::NoInputs(error) => Ok(TensorReach::Fault { reason: error.to_string() }),
         }
     }
@@ -398,6 +450,20 @@ impl ProbeFolder<'_> {
             let reach = trial.measure_reach()?;
             Ok(matches!(reach, TensorReach::Measured(TensorTraces { race: None, .. })))
         })
+    }
+
+    /// The draft with indices of which none comes twice, or with small inputs, where usual ones end in a fault: no two offsets
+    /// are equal then, and coordinates are in bounds; none if neither is a cure.
+    fn try_other_inputs(&self, tried: &TriedDraft) -> CliResult<Option<TriedDraft>> {
+        let others = [tried.draft.with_distinct_indices(), tried.draft.with_small_inputs()];
+        for draft in others.into_iter().flatten() {
+            let cured = self
+                .try_cure(draft, tried.sizes.clone(), |trial| Ok(find_fault(trial)?.is_none()))?;
+            if cured.is_some() {
+                return Ok(cured);
+            }
+        }
+        Ok(None)
     }
 
     /// The draft with inputs for what it changes in place, where zeros stay zeros; none if that is no cure.
@@ -542,6 +608,15 @@ fn list_output_traits(trial: &Trial) -> CliResult<Vec<(String, OutputTrait)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_measurement_ends_by_the_processor_time_of_its_calls() {
+        let budget = MeasurementBudget::start();
+        budget.charge(LONGEST_CALLS / 2);
+        assert!(!budget.is_spent());
+        budget.charge(LONGEST_CALLS);
+        assert!(budget.is_spent());
+    }
 
     #[test]
     fn a_call_is_slow_by_its_processor_time() {

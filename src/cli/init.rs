@@ -37,7 +37,8 @@ pub struct InitArgs {
     #[arg(short, long, value_name = "FILE", default_value = "replay.toml")]
     output: PathBuf,
     /// Measure shapes, and write a fixture of random inputs as well, which is marked as synthetic. Sizes are chosen, or
-    /// all given. For a harness that is there, the fixture alone is written
+    /// all given. For a harness that is there, the fixture alone is written. Calls of a measurement take a minute of
+    /// processor time at most, and the whole two minutes; what was found until then is written
     #[arg(long, value_name = "NAME=SIZE,...", num_args = 0..=1, default_missing_value = "")]
     random: Option<String>,
 }
@@ -320,13 +321,13 @@ fn measure_drafts(
 ) -> CliResult<()> {
     let mut number = 0;
     while number < harnesses.len() {
-        let mut reason = measure_harness(session, &mut harnesses[number], root)?;
+        let mut reason = measure_harness(session, &mut harnesses[number], root, left_out)?;
         let second = second_choices.iter().position(|bound| bound.covers(&harnesses[number]));
         if let Some(second) = second.filter(|_| reason.is_some()) {
             let mut bound = second_choices.remove(second);
             bound.harnessed.output.clone_from(&harnesses[number].output);
             bound.harnessed.random_sizes.clone_from(&harnesses[number].random_sizes);
-            if measure_harness(session, &mut bound.harnessed, root)?.is_none() {
+            if measure_harness(session, &mut bound.harnessed, root, left_out)?.is_none() {
                 reason = None;
                 let later = harnesses.split_off(number + 1).into_iter();
                 let uncovered = later.filter(|harnessed| !bound.covers(harnessed));
@@ -340,7 +341,7 @@ fn measure_drafts(
             && harnessed.random_sizes.is_none()
         {
             let all = std::mem::replace(&mut harnessed.draft, first);
-            if measure_harness(session, harnessed, root)?.is_some() {
+            if measure_harness(session, harnessed, root, left_out)?.is_some() {
                 harnessed.draft = all;
             } else if let Some(reason) = &reason {
                 let rest = all.functions[1..].join(", ");
@@ -356,15 +357,20 @@ fn measure_drafts(
 }
 
 /// Measures the tensors of the draft of `harnessed`, which has their shapes and some sizes then; or says why there is no
-/// measurement.
+/// measurement. `left_out` names one that has no more than was found in time.
 fn measure_harness(
     session: &Session,
     harnessed: &mut Harnessed,
     root: &Path,
+    left_out: &mut Vec<String>,
 ) -> CliResult<Option<String>> {
     let mut draft = harnessed.draft.clone();
     match measure_draft(session, &mut draft, &harnessed.build, root)? {
-        DraftMeasurement::Measured { sizes } => {
+        DraftMeasurement::Measured { sizes, shortage } => {
+            left_out.extend(shortage.map(|shortage| {
+                let functions = draft.functions.join(", ");
+                format!("shapes of {functions} for other sizes: {shortage}; numbers in them are of one try")
+            }));
             harnessed.draft = draft;
             harnessed.random_sizes.get_or_insert(sizes);
             Ok(None)

@@ -624,3 +624,24 @@ fn what_is_changed_in_place_begins_as_an_input_where_zeros_stay_zeros() {
     assert!(replayed.contains("completed"), "{replayed}");
     assert!(!replayed.contains("norm 0 "), "{replayed}");
 }
+
+#[test]
+fn init_draws_offsets_apart_where_the_zero_between_two_equal_ones_ends_the_call() {
+    let (env, text, _) = drafted(
+        "__global__ void spread(int* places, const int* offsets, const int* points, int levels, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    for (int level = 0; level < levels - 1; level++) places[i] = points[i] % (offsets[level + 1] - offsets[level]);
+}
+void spread_points(int* places, const int* offsets, const int* points, int levels, int n)
+{
+    spread<<<(n + 63) / 64, 64>>>(places, offsets, points, levels, n);
+}
+",
+    );
+    assert!(text.contains("wrote fixtures/random"), "{text}");
+    let fixture = std::fs::read_to_string(env.path("fixtures/random/fixture.toml")).unwrap();
+    assert!(fixture.contains("no index twice: offsets, points"), "{fixture}");
+    assert_eq!(env.replay(&["fixtures/random"]).code, Some(0));
+}

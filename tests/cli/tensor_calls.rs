@@ -409,6 +409,40 @@ at::Tensor scale(at::Tensor x, at::Tensor w)
 }
 
 #[test]
+fn init_calls_with_the_modes_that_python_passes() {
+    let env = TestEnv::new();
+    env.repo.write(
+        "act.cu",
+        "#include <torch/extension.h>
+__global__ void activate(float* y, const float* x, int act, int grad, float slope, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    switch (act * 10 + grad) {
+        case 30: y[i] = x[i] > 0 ? x[i] : x[i] * slope; break;
+        default: y[i] = 0;
+    }
+}
+at::Tensor fused_act(at::Tensor x, int act, int grad, float slope)
+{
+    at::Tensor y = at::empty_like(x);
+    activate<<<1, x.numel()>>>(y.data_ptr<float>(), x.data_ptr<float>(), act, grad, slope, x.numel());
+    return y;
+}
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def(\"act\", &fused_act); }
+",
+    );
+    env.repo
+        .write("act.py", "import ext\ndef act(x, slope):\n    return ext.act(x, 3, 0, slope)\n");
+    env.repo.commit("A function with modes");
+    assert_eq!(env.replay(&["init", "--random"]).code, Some(0));
+    let fixture = std::fs::read_to_string(env.path("fixtures/random/fixture.toml")).unwrap();
+    assert!(fixture.ends_with("[sizes]\nact = 3\ngrad = 0\n"), "{fixture}");
+    let run = env.replay(&["fixtures/random"]);
+    assert!(run.code == Some(0) && run.stdout.contains("zeros 0"), "{}", run.text());
+}
+
+#[test]
 fn init_calls_with_a_tensor_in_memory_of_the_host_where_host_code_reads_it() {
     let env = TestEnv::new();
     env.repo.write(
