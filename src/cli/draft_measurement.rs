@@ -45,7 +45,7 @@ const LONGEST_CALLS: Duration = Duration::from_secs(60);
 /// A measurement takes no longer on a machine with much other work: its load decides what is found there.
 const LONGEST_MEASUREMENT: Duration = Duration::from_secs(120);
 /// Where the call of a try takes more processor time, smaller sizes are tried.
-const LONG_CALL: Duration = Duration::from_secs(1);
+const LONG_CALL: Duration = Duration::from_millis(300);
 /// Why it found nothing, or not all, then.
 const TOO_LONG: &str =
     "its sizes were not told apart within a minute of processor time, or two minutes in all";
