@@ -645,3 +645,25 @@ void spread_points(int* places, const int* offsets, const int* points, int level
     assert!(fixture.contains("no index twice: offsets, points"), "{fixture}");
     assert_eq!(env.replay(&["fixtures/random"]).code, Some(0));
 }
+
+#[test]
+fn one_order_is_enough_where_blocks_wait_for_earlier_ones() {
+    let (env, text, _) = drafted(
+        "__global__ void chain(float* y, unsigned* done, const float* x, int n)
+{
+    int block = blockIdx.x;
+    if (block > 0) while (atomicAdd(done + block - 1, 0u) == 0) {}
+    y[block] = x[block];
+    __threadfence();
+    atomicAdd(done + block, 1u);
+}
+void copy_in_order(float* y, unsigned* done, const float* x, int n) { chain<<<n, 1>>>(y, done, x, n); }
+",
+    );
+    assert!(text.contains("wrote fixtures/random"), "{text}");
+    let args = ["fixtures/random", "--timeout", "3", "--check=off", "--trace", "trace.json"];
+    let run = env.replay(&args);
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    let trace = std::fs::read_to_string(env.path("trace.json")).unwrap();
+    assert_eq!(trace.matches("order 5eed").count(), 1, "{trace}");
+}
