@@ -29,6 +29,12 @@ static TURNS: LazyLock<Project> = LazyLock::new(|| {
     Project::new(include_str!("turns.cu"), "(long long*)out, real", tables, &[])
 });
 
+static INLINED: LazyLock<Project> = LazyLock::new(|| {
+    let tables = "[outputs.out]\ndtype = \"i64\"\nshape = [4096]\n\
+                  [outputs.real]\ndtype = \"f32\"\nshape = [4096]\n";
+    Project::new(include_str!("inlined.cu"), "(long long*)out, real", tables, &[])
+});
+
 /// The kernels of `text` and why each keeps stacks, if it does.
 fn forms(text: &str) -> Vec<(String, Option<String>)> {
     let unit = SourceUnit { path: "cases.cu", text };
@@ -46,7 +52,7 @@ fn shown(run: &Run) -> String {
 }
 
 /// Asserts that every case of `project` shows the same as with stacks, in four orders and roundings.
-fn assert_same_as_with_stacks(project: &Project) {
+pub(super) fn assert_same_as_with_stacks(project: &Project) {
     for case in project.cases() {
         for (order, rounding) in [
             (0, Rounding::Nearest),
@@ -85,6 +91,18 @@ fn every_kernel_that_waits_for_lanes_at_statements_takes_turns() {
 #[test]
 fn turns_are_those_of_threads_with_stacks() {
     assert_same_as_with_stacks(&TURNS);
+}
+
+#[test]
+fn functions_that_wait_are_put_into_their_kernels() {
+    let made = forms(include_str!("inlined.cu"));
+    let refused: Vec<_> = made.into_iter().filter(|form| form.1.is_some()).collect();
+    assert!(refused.is_empty(), "{refused:?}");
+}
+
+#[test]
+fn functions_in_kernels_and_threads_in_turn_have_the_turns_and_bits_of_stacks() {
+    assert_same_as_with_stacks(&INLINED);
 }
 
 #[test]

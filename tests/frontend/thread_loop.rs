@@ -164,11 +164,91 @@ fn what_jumps_and_frames_can_hold_takes_thread_loop() {
 }
 
 #[test]
-fn a_kernel_without_a_barrier_stays_as_it_is() {
-    let text = "__global__ void k(float* x) { x[threadIdx.x] = 0; }\n";
-    let made = translated(text, Precision::Native);
-    assert_eq!(words(&made.kernel_forms[0].threads), "in turn");
-    assert_eq!(made.text.split_once('\n').unwrap().1, text);
+fn a_kernel_in_which_nothing_waits_is_a_loop_over_the_threads() {
+    let cases = [
+        ("reads its parameters alone", "x[threadIdx.x + n] = 0;"),
+        ("changes its parameters", "x += n; *x = 0;"),
+        ("has functions that ask for the index", "x[whose()] = 0;"),
+        ("has a class that asks for it", "struct S { int i = threadIdx.x; }; x[S().i] = 0;"),
+        ("names itself", "assert(n > 0); x[n] = 0;"),
+        ("has atomics", "atomicAdd(x, 1.0f);"),
+    ];
+    let mut lines = Vec::new();
+    for (what, body) in cases {
+        let text = format!(
+            "__device__ int whose() {{ return threadIdx.x; }}\n__global__ void k(float* x, int n) {{ {body} }}"
+        );
+        let made = translated(&text, Precision::Native);
+        assert_eq!(words(&made.kernel_forms[0].threads), "in turn", "{what}");
+        lines.push(format!("{what}:\n{}", made.text.lines().last().expect("a kernel")));
+    }
+    insta::assert_snapshot!(lines.join("\n"));
+}
+
+const FUNCTIONS: &str = "\
+#define SHUFFLE(x, d) __shfl_xor_sync(~0u, x, d)
+namespace a {
+template <class T> __device__ T warp_sum(T x) {
+    for (int d = 16; d > 0; d /= 2)
+        x += SHUFFLE(x, d);
+    return x;
+}
+__device__ float block_sum(float x, const int& lanes) {
+    __shared__ float part[32];
+    x = warp_sum(x);
+    if (threadIdx.x % lanes == 0) part[threadIdx.x / lanes] = x;
+    __syncthreads();
+    return warp_sum<float>(part[threadIdx.x % lanes]);
+}
+__global__ void k(float* y,
+                  int n) {
+    cooperative_groups::thread_block block = cooperative_groups::this_thread_block();
+    float own = y[threadIdx.x]; // one
+    float mean = block_sum(own, n) / n;
+    block.sync();
+    own = mean * 2.0f;
+
+    if (n > 1)
+        own = block_sum(own, 32);
+    y[threadIdx.x] = own;
+}
+}
+";
+
+#[test]
+fn functions_that_wait_become_part_of_their_kernel() {
+    let made = translated(FUNCTIONS, Precision::Native);
+    assert_eq!(words(&made.kernel_forms[0].threads), "none");
+    assert_eq!(made.text.lines().count(), 1 + FUNCTIONS.lines().count());
+    let kernel = made.text.lines().skip_while(|line| !line.contains("__global__"));
+    insta::assert_snapshot!(kernel.collect::<Vec<_>>().join("\n"));
+}
+
+#[test]
+fn a_call_that_is_not_understood_keeps_its_stacks() {
+    let before = "template <class T> __device__ T sum(T x) { \
+                  for (int d = 16; d > 0; d /= 2) x += __shfl_xor_sync(~0u, x, d); return x; }\n\
+                  __device__ float early(float x) { if (x > 1) return 0; __syncthreads(); return x; }\n\
+                  __device__ float again(float x) { x = again(x); __syncthreads(); return x; }\n\
+                  __device__ float scale;\n\
+                  __device__ float scaled(float x) { __syncthreads(); return x * scale; }\n\
+                  namespace b { __device__ float hidden(float x) { __syncthreads(); return x; } }";
+    let cases = [
+        "float v = *x; v = sum(v);",
+        "float v = *x; if (sum(v) > 1) x[0] = v;",
+        "float v = *x; v = x[1] + sum(v);",
+        "float v = *x; v = n > 1 ? sum(v) : 0;",
+        "float v = *x; v = sum(v) * sum(v);",
+        "float v = *x; v = sum(sum(v));",
+        "float v = *x; v = sum(x[1]);",
+        "float v = *x; v = early(v);",
+        "float v = *x; v = again(v);",
+        "float v = *x, scale = 2; v = scaled(v) + scale;",
+        "float v = *x; v = b::hidden(v);",
+        "float v = *x; for (v = sum(v); v < 9; v++) x[0] = v;",
+    ];
+    let lines = cases.map(|body| format!("{body}\n    {}", obstacle(before, body)));
+    insta::assert_snapshot!(lines.join("\n"));
 }
 
 #[test]
@@ -270,8 +350,14 @@ fn what_is_not_understood_keeps_stacks() {
             "#include <cooperative_groups.h>\nnamespace cg = cooperative_groups;",
             "cg::sync(n); __syncthreads();",
         ),
-        ("__device__ void all() { __syncthreads(); }", "all(); __syncthreads();"),
-        ("__device__ void all() { __syncthreads(); }\n#define ALL all()", "ALL; __syncthreads();"),
+        (
+            "__device__ void all() { if (threadIdx.x > 9) return; __syncthreads(); }",
+            "all(); __syncthreads();",
+        ),
+        (
+            "__device__ void all() { if (threadIdx.x > 9) return; __syncthreads(); }\n#define ALL all()",
+            "ALL; __syncthreads();",
+        ),
         ("struct S { __device__ void come() { __syncwarp(); } };", "S s; __syncthreads();"),
         ("struct S { __device__ void operator()() { __syncwarp(); } };", "__syncthreads();"),
         ("#define LEAVE if (n) return", "LEAVE; __syncthreads();"),

@@ -214,10 +214,24 @@ pub fn translate_for_host(
     .map_err(first_refusal)?;
     if threads != Threads::Stacks {
         let lanes = threads == Threads::Lanes;
+        let facts = symbols.block_facts();
+        let other_files = facts.files_with_waits().filter(|(path, _)| *path != unit.path);
+        let translate_other = |(path, text): (&str, &str)| {
+            let source = Source::without_main(&SourceUnit { path, text });
+            let translated =
+                host::translate_host_source(&source, symbols, precision, host::HostScope::File);
+            translated.ok().map(|translated| (path.to_owned(), translated.text))
+        };
+        let other_files: Vec<(String, String)> = if unit.text.contains("__global__") {
+            other_files.filter_map(translate_other).collect()
+        } else {
+            Vec::new()
+        };
         let rewritten = thread_loop::rewrite_thread_loops(
             unit.path,
             &translated.text,
-            symbols.block_facts(),
+            facts,
+            &other_files,
             lanes,
         );
         translated.text = rewritten.text;

@@ -12,6 +12,8 @@ mod emit;
 mod facts;
 mod grid_stride;
 mod halving;
+mod in_turn;
+mod inlining;
 mod names;
 mod plan;
 mod reason;
@@ -26,6 +28,8 @@ pub use reason::{ShuffleReason, StackReason};
 
 use std::ops::Range;
 
+use self::in_turn::InTurnLoop;
+use self::inlining::WaitingFunctions;
 use self::plan::ThreadLoopPlan;
 use self::reason::StackRefusal;
 use self::shuffle_reduction::Shuffles;
@@ -64,7 +68,7 @@ impl KernelForm {
 /// How the threads of a block are run. All lines are 1-based.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ThreadForm {
-    /// One after the other, each to its end: nothing in the kernel waits for another thread.
+    /// One after the other, each to its end, by one call of the kernel: nothing in it waits for another thread.
     InTurn,
     /// By one call of the kernel, each thread from wait to wait.
     Block {
@@ -105,17 +109,25 @@ pub(crate) struct Rewritten {
 }
 
 /// Puts the kernels of `text`, a translation of [`crate::translate_for_host`], into thread-loop form where
-/// that is possible. With `lanes`, their strided loops run for several threads at once.
+/// that is possible. With `lanes`, their strided loops run for several threads at once. `other_files` are the paths and
+/// translations of files with functions that wait.
 pub(crate) fn rewrite_thread_loops(
     path: &str,
     text: &str,
     facts: &Facts,
+    other_files: &[(String, String)],
     lanes: bool,
 ) -> Rewritten {
     let source = Source::new(&SourceUnit { path, text });
     let tokens = source.view(true);
     let source_check = check_source(&source, &tokens);
     let has_shuffles = text.contains("__shfl");
+    let mut waiting_functions = WaitingFunctions::default();
+    waiting_functions.add_own_file(&source, &tokens, facts);
+    for (path, text) in other_files {
+        let other_source = Source::new(&SourceUnit { path, text });
+        waiting_functions.add_file(&other_source, &other_source.view(true), facts);
+    }
     let mut edits = Edits::default();
     let mut kernels = Vec::new();
     let mut shuffle_sites = Vec::new();
@@ -140,11 +152,23 @@ pub(crate) fn rewrite_thread_loops(
                 lanes,
             )
         } else {
-            KernelPlan::InTurn
+            KernelPlan::InTurn(None)
         };
+        if matches!(planned, KernelPlan::Stacks(_)) && source_check.is_ok() {
+            let inlined = waiting_functions.inline_into(&source, &tokens, &item);
+            let rewritten = inlined.and_then(|text| rewrite_inlined_kernel(path, &text, facts));
+            if let Some((kernel, threads)) = rewritten {
+                let bytes = tokens[item.tokens.start].start..tokens[item.body.end - 1].end;
+                edits.replace(bytes, kernel);
+                let line = line_of(&source, &tokens, item.name_at);
+                kernels.push(KernelForm { kernel: item.name.clone(), line, threads });
+                continue;
+            }
+        }
         match &planned {
             KernelPlan::Block(plan) => emit::emit_thread_loop(&source, &tokens, plan, &mut edits),
-            KernelPlan::InTurn | KernelPlan::Stacks(_) => {
+            KernelPlan::InTurn(Some(plan)) => in_turn::emit_in_turn_loop(&tokens, plan, &mut edits),
+            KernelPlan::InTurn(None) | KernelPlan::Stacks(_) => {
                 shuffle_reduction::rewrite_shuffle_reductions(
                     &source,
                     &tokens,
@@ -162,10 +186,24 @@ pub(crate) fn rewrite_thread_loops(
     Rewritten { text: edits.apply(text), kernels, shuffles: shuffle_sites }
 }
 
+/// The one kernel in `text`, behind empty lines, in thread-loop form; none if it has none.
+fn rewrite_inlined_kernel(path: &str, text: &str, facts: &Facts) -> Option<(String, ThreadForm)> {
+    let source = Source::new(&SourceUnit { path, text });
+    let tokens = source.view(true);
+    let items = outline_items(text, &tokens);
+    let [item] = &items[..] else { return None };
+    let shuffles = Shuffles::find_shuffle_reductions(&source, &tokens, facts, item);
+    let plan = plan::plan_kernel(text, &tokens, facts, item, &shuffles, false).ok()?;
+    let mut edits = Edits::default();
+    emit::emit_thread_loop(&source, &tokens, &plan, &mut edits);
+    let threads = KernelPlan::Block(plan).describe(&source, &tokens);
+    Some((edits.apply(text).trim_start_matches('\n').to_owned(), threads))
+}
+
 /// How a kernel is to be written.
 enum KernelPlan<'t> {
-    /// As it is: nothing in it waits.
-    InTurn,
+    /// Nothing in it waits: a loop over the threads, or none where the body must stay as it is.
+    InTurn(Option<InTurnLoop>),
     Block(ThreadLoopPlan<'t>),
     /// As it is: each thread has a stack.
     Stacks(StackRefusal),
@@ -175,7 +213,7 @@ impl KernelPlan<'_> {
     fn describe(&self, source: &Source, tokens: &Tokens) -> ThreadForm {
         let line_of = |at: usize| line_of(source, tokens, at);
         match self {
-            KernelPlan::InTurn => ThreadForm::InTurn,
+            KernelPlan::InTurn(_) => ThreadForm::InTurn,
             KernelPlan::Block(plan) => {
                 let halving = plan.halvings.iter().map(|halving| line_of(halving.barrier));
                 let strided = plan.strided.iter().map(|strided| line_of(strided.tokens.start));
@@ -192,7 +230,7 @@ impl KernelPlan<'_> {
     }
 }
 
-/// Plans the kernel `item`. Only one with a barrier or a chain of shuffles gains by thread-loop form.
+/// Plans the kernel `item`.
 fn choose_kernel_form<'t>(
     source: &'t Source,
     tokens: &'t Tokens,
@@ -205,10 +243,14 @@ fn choose_kernel_form<'t>(
     let text = source.text;
     let is_barrier = |token: &Token| token.is_spelled(text, "__syncthreads");
     if shuffles.folds.is_empty() && !tokens[item.body.clone()].iter().any(is_barrier) {
-        return match names::find_wait(text, tokens, facts, item, shuffles) {
-            Some(refusal) => KernelPlan::Stacks(refusal),
-            None => KernelPlan::InTurn,
-        };
+        let atomics = yield_points::find_yielding_statements(text, tokens, facts, item, &[]);
+        if let Some(refusal) = names::find_wait(text, tokens, facts, item, shuffles, &atomics) {
+            return KernelPlan::Stacks(refusal);
+        }
+        // Atomics let other threads run: each keeps a stack.
+        let is_loop = atomics.is_empty() && checked.is_ok();
+        let plan = is_loop.then(|| in_turn::plan_in_turn_loop(text, tokens, facts, item)).flatten();
+        return KernelPlan::InTurn(plan);
     }
     match checked.and_then(|()| plan::plan_kernel(text, tokens, facts, item, shuffles, lanes)) {
         Ok(plan) => KernelPlan::Block(plan),
@@ -232,9 +274,13 @@ fn list_shuffles(
     sites
 }
 
-/// The line of the file in which token `at` stands: a `#line` directive stands in front of its lines.
+/// The line of the file in which token `at` stands: a `#line` directive stands in front of its lines. That of a wait from a
+/// function that was put into a kernel is its line there.
 fn line_of(source: &Source, tokens: &Tokens, at: usize) -> usize {
-    source.line(tokens[at].start) - 1
+    match inlining::place_of_wait(source.text, tokens[at].start) {
+        Some((_, line)) => line,
+        None => source.line(tokens[at].start) - 1,
+    }
 }
 
 /// Refuses files in which a line or a bracket may not be what it seems.

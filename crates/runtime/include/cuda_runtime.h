@@ -22,6 +22,7 @@
 #include "replay/abi.h"
 #include "replay/thread.h"
 #include "replay/whole_block.h"
+#include "replay/in_turn.h"
 #include "replay/launch.h"
 #include "replay/memory.h"
 #include "replay/graphs.h"

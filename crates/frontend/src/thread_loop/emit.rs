@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::ops::Range;
 
 use super::grid_stride::GridStrideLoop;
+use super::inlining::place_of_wait;
 use super::plan::{Placed, ThreadLoopPlan, Variable, VariableHome, YieldPoint};
 use super::yield_points::around_atomic;
 use crate::syntax::edits::Edits;
@@ -86,8 +87,10 @@ impl ThreadLoopWriter<'_> {
         let mut sites = Vec::new();
         let mut jumps = String::new();
         for (index, barrier) in self.plan.barriers.iter().enumerate() {
-            let line = self.source.line(self.tokens[barrier.tokens.start].start) - 1;
-            sites.push(format!("{{\"{}\", {line}}}", escape_c_string(self.source.path)));
+            let start = self.tokens[barrier.tokens.start].start;
+            let (path, line) = place_of_wait(self.source.text, start)
+                .unwrap_or((self.source.path, self.source.line(start) - 1));
+            sites.push(format!("{{\"{}\", {line}}}", escape_c_string(path)));
             let number = index + 1;
             let _ = write!(jumps, "case {number}: goto replay_{number}; ");
         }

@@ -23,8 +23,13 @@ pub(crate) struct Facts {
     variables: BTreeSet<String>,
     /// Whether a type's name may hide a reference.
     reference_types: bool,
+    /// The paths and texts of files that define device functions, with the names of these; of those that may wait once
+    /// the names are followed.
+    function_files: Vec<(String, String, BTreeSet<String>)>,
     /// The names whose mention may make a thread wait.
     waiting: BTreeSet<String>,
+    /// Those of them that lead to another word than a macro that leaves its statement.
+    waiting_for_threads: BTreeSet<String>,
     /// The names whose mention may ask for a thread's index.
     asking: BTreeSet<String>,
 }
@@ -88,7 +93,7 @@ const WAITING: [&str; 47] = [
 ];
 
 /// Prefixes of further such names.
-const WAITING_PREFIXES: [&str; 20] = [
+const WAITING_PREFIXES: [&str; 23] = [
     "__syncthreads",
     "__syncwarp",
     "__shfl",
@@ -108,13 +113,21 @@ const WAITING_PREFIXES: [&str; 20] = [
     "__mbarrier",
     "__cluster_",
     "__barrier",
-    "WARP_",
+    "WARP_SHFL",
+    "WARP_BALLOT",
+    "WARP_SYNC",
+    "WARP_ANY",
 ];
 
 /// Whether `word` makes a thread wait by itself.
 pub(super) fn is_waiting_function(word: &str) -> bool {
     let prefixed = WAITING_PREFIXES.iter().any(|prefix| word.starts_with(prefix));
     WAITING.contains(&word) || word == LEAVES_STATEMENT || prefixed && word != "__cluster_dims__"
+}
+
+/// Whether `word` makes a thread wait for others by itself.
+fn waits_for_threads(word: &str) -> bool {
+    is_waiting_function(word) && word != LEAVES_STATEMENT
 }
 
 /// How a name leads to a wait: the names behind it, each mentioned by the one before.
@@ -188,6 +201,16 @@ impl Facts {
                 self.add_macro(source.text, &defined);
             }
         }
+        let tokens = source.view(true);
+        let items = outline_items(source.text, &tokens);
+        let functions = items.iter().filter(|item| {
+            item.kind == ItemKind::Function
+                && item.has_specifier(source.text, &tokens, "__device__")
+        });
+        let names: BTreeSet<String> = functions.map(|item| item.name.clone()).collect();
+        if !names.is_empty() {
+            self.function_files.push((source.path.to_owned(), source.text.to_owned(), names));
+        }
         let views = if source.has_alternatives() { &[true, false][..] } else { &[true][..] };
         for &first in views {
             let tokens = source.view(first);
@@ -200,7 +223,10 @@ impl Facts {
     /// Follows the names; to be called once all sources have been added.
     pub(crate) fn finish(&mut self) {
         self.waiting = self.reaching(is_waiting_function);
+        self.waiting_for_threads = self.reaching(waits_for_threads);
         self.asking = self.reaching(|word| word == THREAD_INDEX);
+        let waiting = &self.waiting;
+        self.function_files.retain(|(_, _, names)| !names.is_disjoint(waiting));
     }
 
     /// The names that lead to a word with `seed`, by one mention or several.
@@ -228,8 +254,9 @@ impl Facts {
     }
 
     fn add_macro(&mut self, text: &str, defined: &Macro) {
+        let own_words = defined.body.iter().map(|token| token.text(text));
         let mut words: BTreeSet<String> =
-            defined.body.iter().map(|token| token.text(text).to_owned()).collect();
+            own_words.filter(|word| !defined.is_parameter(word)).map(str::to_owned).collect();
         let leaves = ["return", "break", "continue", "case", "default", "__shared__", "static"];
         let unbalanced = has_unbalanced_brackets(text, &defined.body);
         if unbalanced || leaves.iter().any(|&word| words.contains(word)) {
@@ -296,6 +323,11 @@ impl Facts {
         is_waiting_function(word) || self.waiting.contains(word)
     }
 
+    /// The same without macros that may leave their statement.
+    pub(crate) fn waits_for_threads(&self, word: &str) -> bool {
+        waits_for_threads(word) || self.waiting_for_threads.contains(word)
+    }
+
     /// The shortest way to a wait from `word`, a word with [`Facts::waits`].
     pub(super) fn way_to_wait(&self, word: &str) -> Way {
         let mut mentioned_by: BTreeMap<&str, &str> = BTreeMap::new();
@@ -317,6 +349,11 @@ impl Facts {
     /// Whether a kernel may ask for its thread's index by `word`.
     pub(crate) fn asks_index(&self, word: &str) -> bool {
         word == THREAD_INDEX || self.asking.contains(word) || self.asking.contains(OPERATOR)
+    }
+
+    /// The paths and texts of files that define device functions that may wait.
+    pub(crate) fn files_with_waits(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.function_files.iter().map(|(path, text, _)| (path.as_str(), text.as_str()))
     }
 
     /// Whether an operator of the sources may wait; tokens do not show its use.

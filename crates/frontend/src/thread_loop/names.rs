@@ -10,7 +10,6 @@ use super::plan::Planner;
 use super::reason::{StackReason, StackRefusal};
 use super::shuffle_reduction::Shuffles;
 use super::statements::{KernelStatement, StatementForm};
-use super::yield_points;
 use crate::syntax::lexer::{TokenKind, Tokens};
 use crate::syntax::outline::Item;
 
@@ -21,13 +20,14 @@ const MOST_TOKENS: usize = 20_000;
 const MOST_DECLARATIONS: usize = 256;
 
 /// Why the kernel `item` without a barrier or a chain among its `shuffles` keeps its stacks; none if it never waits.
-/// Atomics with an unused result are no waits.
+/// `atomics` are statements that do not count.
 pub(super) fn find_wait(
     text: &str,
     tokens: &Tokens,
     facts: &Facts,
     item: &Item,
     shuffles: &Shuffles,
+    atomics: &[Range<usize>],
 ) -> Option<StackRefusal> {
     if item.tokens.len() > MOST_TOKENS {
         return Some(StackReason::Length(MOST_TOKENS).into());
@@ -35,8 +35,10 @@ pub(super) fn find_wait(
     if facts.operators_wait() {
         return Some(StackReason::OperatorWaits.into());
     }
-    let atomics = yield_points::find_yielding_statements(text, tokens, facts, item, &[]);
-    let at = find_waiting_word(text, tokens, facts, item, &atomics)?;
+    // Any macro may leave its statement where threads run in turn.
+    let at = find_word(text, tokens, item, |at, word| {
+        facts.waits_for_threads(word) && !atomics.iter().any(|atomic| atomic.contains(&at))
+    })?;
     Some(reason_to_wait(tokens[at].text(text), at, facts, shuffles).at(at))
 }
 
@@ -48,14 +50,20 @@ pub(super) fn find_waiting_word(
     item: &Item,
     waits: &[Range<usize>],
 ) -> Option<usize> {
-    let mut words = kernel_head_tokens(item).chain(item.body.clone());
-    words.find(|&at| {
-        let word = tokens[at].text(text);
-        tokens[at].kind == TokenKind::Ident
-            && facts.waits(word)
-            && word != "__syncthreads"
-            && !waits.iter().any(|wait| wait.contains(&at))
+    find_word(text, tokens, item, |at, word| {
+        facts.waits(word) && word != "__syncthreads" && !waits.iter().any(|wait| wait.contains(&at))
     })
+}
+
+/// The first token of the kernel `item` that is a word and fits.
+fn find_word(
+    text: &str,
+    tokens: &Tokens,
+    item: &Item,
+    fits: impl Fn(usize, &str) -> bool,
+) -> Option<usize> {
+    let mut words = kernel_head_tokens(item).chain(item.body.clone());
+    words.find(|&at| tokens[at].kind == TokenKind::Ident && fits(at, tokens[at].text(text)))
 }
 
 /// Why a kernel keeps its stacks: `word` at token `at` waits.

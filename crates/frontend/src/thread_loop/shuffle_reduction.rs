@@ -9,8 +9,11 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::facts::Facts;
+use super::inlining::place_of_wait;
+use super::line_of;
 use super::reason::ShuffleReason;
 use crate::syntax::edits::Edits;
+use crate::syntax::escape_c_string;
 use crate::syntax::lexer::{TokenKind, Tokens, normalise_spacing};
 use crate::syntax::outline::Item;
 use crate::syntax::source::Source;
@@ -22,7 +25,8 @@ const SHUFFLES: [(&str, &str); 3] = [
     ("__shfl_up_sync", "fold_up"),
 ];
 /// The functions to combine two values.
-const FUNCTIONS: [&str; 6] = ["fmaxf", "fminf", "fmax", "fmin", "max", "min"];
+const FUNCTIONS: [&str; 8] =
+    ["fmaxf", "fminf", "fmax", "fmin", "max", "min", "greater_replay", "less_replay"];
 /// The operators to combine two values, and their names in the headers for `x OP= y` and `x = x OP y`.
 const OPERATORS: [(&str, &str, Option<&str>); 5] = [
     ("+", "add_to", Some("add")),
@@ -201,7 +205,7 @@ impl ShuffleReduction<'_> {
 
     /// The line of the first shuffle.
     pub(super) fn line(&self, source: &Source, tokens: &Tokens) -> usize {
-        source.line(tokens[self.step.shuffle].start) - 1
+        line_of(source, tokens, self.step.shuffle)
     }
 
     /// The fold as wait `number` of a kernel in thread-loop form. The code `out` puts the thread's variables into its
@@ -214,7 +218,12 @@ impl ShuffleReduction<'_> {
         out: &str,
         back: &str,
     ) -> String {
+        let shuffle_start = tokens[self.step.shuffle].start;
         let line = self.line(source, tokens);
+        let file = match place_of_wait(source.text, shuffle_start) {
+            Some((path, _)) => format!("\"{}\"", escape_c_string(path)),
+            None => "__builtin_FILE()".to_owned(),
+        };
         let ReductionText { value, collected, types, kind, combine, mask, width, .. } =
             self.written(source, tokens);
         let [first, later] = ["0", "replay_frame->replay_fold.done"].map(|done_steps| {
@@ -222,7 +231,7 @@ impl ShuffleReduction<'_> {
                 "{{ ::replay_rt::fold_part<::replay_rt::by_value<{types}>::value ? REPLAY_FOLD_MOST : 1> \
                  replay_steps({done_steps}); {collected} if (!replay_steps.any()) break; {out}\
                  replay_block.template fold<::replay_rt::{kind}, ::replay_rt::{combine}>\
-                 (*replay_frame, {number}, replay_steps, {mask}, {value}, {width}, __builtin_FILE(), {line}); \
+                 (*replay_frame, {number}, replay_steps, {mask}, {value}, {width}, {file}, {line}); \
                  goto replay_next; }}"
             )
         });
@@ -565,7 +574,11 @@ impl<'r> ShuffleReader<'r> {
         range: &Range<usize>,
         counter: &str,
     ) -> Option<()> {
-        if matches!(next, "(" | "[" | "." | "->" | "::") || self.facts.is_device_variable(word) {
+        let is_called = next == "(" && !is_plain_word(word);
+        if is_called
+            || matches!(next, "[" | "." | "->" | "::")
+            || self.facts.is_device_variable(word)
+        {
             return None;
         }
         if self.facts.is_macro(word) {

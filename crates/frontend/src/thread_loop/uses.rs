@@ -97,6 +97,16 @@ pub(super) fn classify_variable_use(
     Mention { text, tokens, facts }.judge(token_index)
 }
 
+/// Judges the effect of the mention at token `token_index` on the elements of an object and of its members.
+pub(super) fn classify_element_use(
+    text: &str,
+    tokens: &Tokens,
+    facts: &Facts,
+    token_index: usize,
+) -> Use {
+    Mention { text, tokens, facts }.judge_element(token_index)
+}
+
 struct Mention<'t> {
     text: &'t str,
     tokens: &'t Tokens,
@@ -165,6 +175,36 @@ impl Mention<'_> {
             "?" | ":" if !element => self.enclosed(token_index),
             "(" | "," if matches!(next, ")" | "," | "}") => self.argument(token_index),
             _ if matches!(next, ":") => self.enclosed(token_index),
+            _ => Use::Read,
+        }
+    }
+
+    /// `x.a[i] = 1`, `&x.a[i]` or `++x[i]`.
+    fn judge_element(&self, token_index: usize) -> Use {
+        let mut end = token_index + 1;
+        loop {
+            if self.word(Some(end)) == "." {
+                end += 2;
+            } else if self.word(Some(end)) == "[" {
+                match self.tokens.skip_group(end) {
+                    Some(after) => end = after,
+                    None => return Use::Escape,
+                }
+            } else {
+                break;
+            }
+        }
+        if end == token_index + 1 {
+            return Use::Read;
+        }
+        let before2 = token_index.checked_sub(2);
+        let is_stepped =
+            before2.is_some_and(|two| self.operator(two, "++") || self.operator(two, "--"));
+        if self.assigns(end) || is_stepped {
+            return Use::Write;
+        }
+        match self.word(token_index.checked_sub(1)) {
+            "&" if !before2.is_some_and(|two| self.operator(two, "&&")) => Use::Escape,
             _ => Use::Read,
         }
     }

@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use super::facts::Facts;
+use super::inlining::template_types;
 use super::plan::Planner;
 use super::reason::{StackReason, StackRefusal};
 use super::shuffle_reduction::ShuffleReduction;
@@ -86,11 +87,13 @@ impl Planner<'_> {
             return Ok(());
         };
         let name = fold.value(self.text, self.tokens);
+        // An instance whose values do not fit into a shuffle does not compile without this form, either.
+        let types = template_types(self.text, self.tokens, self.item);
         let own_variables = self.visible().filter(|variable| variable.name == name);
         let fitting_types = own_variables.map(|variable| {
             let mut words = variable.base.clone().map(|token_index| self.word(token_index));
             let scalar = variable.pointer.is_empty() && variable.dimensions.is_empty();
-            scalar && words.all(|word| WHOLE_TYPES.contains(&word))
+            scalar && words.all(|word| WHOLE_TYPES.contains(&word) || types.contains(word))
         });
         match fitting_types.collect::<Vec<_>>()[..] {
             [true] => Ok(()),

@@ -81,6 +81,9 @@ REPLAY_COMBINE(fmax, x = ::fmax(x, y))
 REPLAY_COMBINE(fmin, x = ::fmin(x, y))
 REPLAY_COMBINE(max, x = ::max(x, y))
 REPLAY_COMBINE(min, x = ::min(x, y))
+// cg::greater and cg::less of a reduction that the front end puts into a kernel.
+REPLAY_COMBINE(greater_replay, x = x < y ? y : x)
+REPLAY_COMBINE(less_replay, x = y < x ? y : x)
 #undef REPLAY_COMBINE
 /// `x = y OP x`, `x = F(y, x)`.
 template <class Combine>
@@ -99,6 +102,39 @@ struct by_call {
   static void apply(T& x, const T& y) { x = Function()(x, y); }
 };
 
+// What each of 32 lanes reads at the distance `By` in segments that are wider: copies of whole pieces, where
+// `source` would be asked for each lane.
+template <uint32_t By, class T>
+inline void read_lanes(fold_xor, const T* own, T* other, int) {
+  for (uint32_t lane = 0; lane < 32; lane += 2 * By) {
+    __builtin_memcpy(other + lane, own + lane + By, By * sizeof(T));
+    __builtin_memcpy(other + lane + By, own + lane, By * sizeof(T));
+  }
+}
+template <uint32_t By, class T>
+inline void read_lanes(fold_down, const T* own, T* other, int width) {
+  __builtin_memcpy(other, own + By, (32 - By) * sizeof(T));
+  for (uint32_t last = width; last <= 32; last += width)
+    __builtin_memcpy(other + last - By, own + last - By, By * sizeof(T));
+}
+template <uint32_t By, class T>
+inline void read_lanes(fold_up, const T* own, T* other, int width) {
+  __builtin_memcpy(other + By, own, (32 - By) * sizeof(T));
+  for (uint32_t first = 0; first < 32; first += width) __builtin_memcpy(other + first, own + first, By * sizeof(T));
+}
+template <class Kind, class T>
+inline void read_lanes_at(const T* own, T* other, uint32_t by, int width) {
+  const bool fits = width > 0 && width <= 32 && (width & (width - 1)) == 0 && by < (uint32_t)width;
+  switch (fits ? by : 0) {
+    case 1: return read_lanes<1>(Kind(), own, other, width);
+    case 2: return read_lanes<2>(Kind(), own, other, width);
+    case 4: return read_lanes<4>(Kind(), own, other, width);
+    case 8: return read_lanes<8>(Kind(), own, other, width);
+    case 16: return read_lanes<16>(Kind(), own, other, width);
+  }
+  for (uint32_t lane = 0; lane < 32; lane++) other[lane] = own[Kind::source(lane, by, width) & 31];
+}
+
 /// A `replay_fold` for values of type `T`. Readers of lanes outside of it get the words of these.
 template <class Kind, class Combine, class T>
 inline void fold_lanes(uint64_t* words, uint64_t steps, uint32_t members) {
@@ -109,7 +145,7 @@ inline void fold_lanes(uint64_t* words, uint64_t steps, uint32_t members) {
   const uint32_t count = (uint32_t)(steps >> REPLAY_FOLD_COUNT_AT & 15);
   for (uint32_t k = 0; k < count; k++) {
     const uint32_t by = (uint32_t)(steps >> REPLAY_FOLD_DISTANCE_BITS * k & 63);
-    for (uint32_t lane = 0; lane < 32; lane++) other[lane] = own[Kind::source(lane, by, width) & 31];
+    read_lanes_at<Kind>(own, other, by, width);
     for (int lane = 0; lane < 32; lane++) Combine::apply(own[lane], other[lane]);
     for (uint32_t lane = 0; members != 0xffffffffu && lane < 32; lane++) {
       // A lane outside of the chain passes the same at each step.
