@@ -75,7 +75,7 @@ pub(super) fn emit_in_turn_loop(tokens: &Tokens, plan: &InTurnLoop, edits: &mut 
     };
     let code_before = format!(
         " ::replay_rt::threads_in_turn<{}> replay_turns; while (replay_turns.next()) \
-         [{capture}]({parameters}) mutable __attribute__((always_inline)) {{",
+         [{capture}]({parameters}) REPLAY_THREAD_BODY {{",
         plan.indexed
     );
     edits.insert(tokens[plan.body.start].end, code_before);

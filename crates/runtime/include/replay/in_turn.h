@@ -8,6 +8,13 @@
 #include "replay/thread.h"
 #include "vector_types.h"
 
+// Behind the parameters of the lambda for a thread. Compilers do not agree where an attribute stands.
+#ifdef __clang__
+#define REPLAY_THREAD_BODY __attribute__((always_inline)) mutable
+#else
+#define REPLAY_THREAD_BODY mutable __attribute__((always_inline))
+#endif
+
 namespace replay_rt {
 
 /// The threads of the running block. Made by a kernel at its start, on the stack of the first thread; when the kernel
