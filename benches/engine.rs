@@ -1,11 +1,14 @@
 //! The CPU engine against a plain serial loop of the same mathematics, compiled with the same
 //! compiler and timed in the same run: 256 rows, 256 threads, two tree reductions. Behind it the shapes of
-//! kernels in `engine/shapes.rs`; `cargo bench --bench engine -- shapes` measures these alone.
+//! kernels in `engine/shapes.rs`, and a set of kernels as other people write them in `engine/kernels.rs`; `cargo bench
+//! --bench engine -- shapes` and `-- kernels` measure these alone.
 //!
 //! Prints ratios and their bounds; exits with 1 if one is beyond. Wall time counts, the shortest of
 //! several runs. It means little on a busy machine: there the ratio of processor time, spread over
 //! the threads, says what an idle one would give.
 
+#[path = "engine/kernels.rs"]
+mod kernels;
 #[path = "engine/shapes.rs"]
 mod shapes;
 
@@ -49,10 +52,12 @@ const TABLE: [Row; 3] = [
 fn main() -> Result<ExitCode> {
     let keeper = Keeper::new(Path::new(env!("CARGO_BIN_EXE_replay")));
     let compiler = Compiler::find(std::env::var("CXX").ok().as_deref(), &keeper)?;
-    let shapes_alone = std::env::args().any(|argument| argument == "shapes");
-    let gradients_within = shapes_alone || gradients(&compiler)?;
-    let shapes_within = shapes::all_within(compiler)?;
-    let all_within = gradients_within && shapes_within;
+    let is_asked_for = |part: &str| std::env::args().any(|argument| argument == part);
+    let is_part = is_asked_for("shapes") || is_asked_for("kernels");
+    let gradients_within = is_part || gradients(&compiler)?;
+    let shapes_within = is_part && !is_asked_for("shapes") || shapes::all_within(compiler.clone())?;
+    let kernels_within = is_part && !is_asked_for("kernels") || kernels::all_within(compiler)?;
+    let all_within = gradients_within && shapes_within && kernels_within;
     Ok(if all_within { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

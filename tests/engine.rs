@@ -8,6 +8,7 @@ mod exponentials;
 mod extensions;
 mod hostile;
 mod intrinsics;
+mod kernel_set;
 mod libraries;
 mod nvrtc_axis;
 mod once;
