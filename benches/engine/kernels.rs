@@ -11,7 +11,7 @@ use std::process::Command;
 use replay::compile::Compiler;
 use replay::fixture;
 use replay::frontend::{
-    Precision, SourceUnit, ThreadForm, Threads, scan_symbols, translate_for_host,
+    KernelForm, Precision, SourceUnit, ThreadForm, Threads, scan_symbols, translate_for_host,
 };
 use replay::tensor::DType;
 
@@ -186,24 +186,31 @@ fn parse_table() -> Result<Vec<Kernel>> {
     .collect()
 }
 
-/// The rows whose kernels are all loops over threads: the kernels that a row's function names.
+/// The rows whose kernels all run a block by one call: the kernels that a row's function names.
 fn kernels_in_loops() -> Result<BTreeSet<String>> {
     let text = include_str!("kernels.cu");
     let unit = SourceUnit { path: "kernels.cu", text };
     let made =
         translate_for_host(&unit, &scan_symbols(&[unit]), Precision::Native, Threads::Lanes)?;
-    let stacks: BTreeSet<&str> = made
-        .kernel_forms
-        .iter()
-        .filter(|form| matches!(form.threads, ThreadForm::Stacks { .. }))
-        .map(|form| form.kernel.as_str())
-        .collect();
+    let lines: Vec<&str> = made.text.lines().collect();
+    let is_loop = |form: &KernelForm| match form.threads {
+        ThreadForm::Block { .. } => true,
+        ThreadForm::Stacks { .. } => false,
+        // Atomics, for one, leave such a kernel as it is.
+        ThreadForm::InTurn => {
+            let head = lines[form.line..].iter().take_while(|line| !line.trim_end().ends_with(';'));
+            head.into_iter().any(|line| line.contains("threads_in_turn"))
+        }
+    };
+    let forms = made.kernel_forms.iter();
+    let others: BTreeSet<&str> =
+        forms.filter(|form| !is_loop(form)).map(|form| form.kernel.as_str()).collect();
     let mut loops = BTreeSet::new();
     for function in text.split("extern \"C\" void ").skip(1) {
         let end = function.find("\n}").unwrap_or(function.len());
         let mut words = function[..end].split(|c: char| !c.is_alphanumeric() && c != '_');
         let name = words.next().unwrap_or_default();
-        if !words.any(|word| stacks.contains(word)) {
+        if !words.any(|word| others.contains(word)) {
             loops.insert(name.to_owned());
         }
     }

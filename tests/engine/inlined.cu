@@ -123,6 +123,16 @@ __global__ void blocks_kernel(long long* out, float* real, int n) {
 }
 static void case_blocks(long long* out, float* real) { clear(out, real), blocks_kernel<<<2, 128, 512>>>(out, real, 1000); }
 
+__global__ void pointers_kernel(long long* out, float* real) {
+  float own = number(threadIdx.x * 3 + blockIdx.x);
+  float of_all = of_block<warp_max>(own, -1.0f);
+  own = of_block<warp_sum>(own * of_all, 0.0f);
+  note(out, threadIdx.x);
+  if (threadIdx.x == 0) atomicAdd(real, own);
+  real[1 + threadIdx.x] = own + of_all;
+}
+static void case_pointers(long long* out, float* real) { clear(out, real), pointers_kernel<<<2, 160>>>(out, real); }
+
 __global__ void groups_kernel(long long* out, float* real, int rows) {
   cg::thread_block block = cg::this_thread_block();
   cg::thread_block_tile<32> warp = cg::tiled_partition<32>(block);

@@ -246,6 +246,7 @@ fn a_call_that_is_not_understood_keeps_its_stacks() {
         "float v = *x, scale = 2; v = scaled(v) + scale;",
         "float v = *x; v = b::hidden(v);",
         "float v = *x; for (v = sum(v); v < 9; v++) x[0] = v;",
+        "float v = *x, w = sum(v);",
     ];
     let lines = cases.map(|body| format!("{body}\n    {}", obstacle(before, body)));
     insta::assert_snapshot!(lines.join("\n"));

@@ -68,7 +68,7 @@ impl KernelForm {
 /// How the threads of a block are run. All lines are 1-based.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ThreadForm {
-    /// One after the other, each to its end, by one call of the kernel: nothing in it waits for another thread.
+    /// One after the other, each to its end: nothing in the kernel waits for another thread.
     InTurn,
     /// By one call of the kernel, each thread from wait to wait.
     Block {

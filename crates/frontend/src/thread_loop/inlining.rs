@@ -627,9 +627,13 @@ fn check_rest(
         .clone()
         .filter(|at| !call.contains(at))
         .any(|at| functions.definitions.contains_key(&words[at].text));
+    let arguments = (call.start..call.end).find(|&at| words[at].text == "(")?..call.end;
     let waits_in_arguments =
-        (call.start + 1..call.end).any(|at| functions.definitions.contains_key(&words[at].text));
-    if has_other_call || waits_in_arguments {
+        arguments.into_iter().any(|at| functions.definitions.contains_key(&words[at].text));
+    // The argument may be a variable that the same declaration declares.
+    let has_comma =
+        statement.clone().filter(|at| !call.contains(at)).any(|at| words[at].text == ",");
+    if has_other_call || waits_in_arguments || has_comma {
         return None;
     }
     // What is assigned to is looked up behind the right side.
@@ -783,6 +787,21 @@ fn declared_names(text: &str, tokens: &Tokens, open: usize) -> Option<BTreeSet<S
 fn head_declaration(text: &str, tokens: &Tokens, head: &Range<usize>) -> Range<usize> {
     let semicolon = head.clone().find(|&at| tokens.is_spelled_at(text, at, ";"));
     head.start..semicolon.unwrap_or(head.end)
+}
+
+/// The name of the template parameter `piece`: a type, a value, or a function as `T (*NAME)(T)`; none for others.
+fn template_parameter_name(piece: &[Word]) -> Option<String> {
+    if piece.iter().any(|word| matches!(word.text.as_str(), "." | "template")) {
+        return None;
+    }
+    let name = match piece.iter().position(|word| word.text == "(") {
+        Some(open) => {
+            let is_pointer = is_word(piece, open + 1, "*") && is_word(piece, open + 3, ")");
+            piece.get(open + 2).filter(|_| is_pointer)
+        }
+        None => piece.last(),
+    };
+    name.filter(|word| word.is_name).map(|word| word.text.clone())
 }
 
 /// Words in front of a function's result type.
@@ -1077,12 +1096,8 @@ fn read_definition(
         let after = tokens.skip_angles(text, start + 1)?;
         for piece in split_at_commas(&read_words(source, tokens, start + 2..after - 1)) {
             let end = piece.iter().position(|word| word.text == "=").unwrap_or(piece.len());
-            let parameter = piece[..end].iter().rev().find(|word| word.is_name)?;
-            if piece.iter().any(|word| matches!(word.text.as_str(), "(" | "." | "template")) {
-                return None;
-            }
-            template
-                .push((parameter.text.clone(), piece.get(end + 1..).unwrap_or_default().to_vec()));
+            let parameter = template_parameter_name(&piece[..end])?;
+            template.push((parameter, piece.get(end + 1..).unwrap_or_default().to_vec()));
         }
         start = after;
     }

@@ -326,4 +326,28 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn a_change_to_an_element_of_a_member_is_told_from_reading_it() {
+        let cases = [
+            ("v.a[1] = 2;", Use::Write),
+            ("v.a[1].b += 2;", Use::Write),
+            ("++v.a[1];", Use::Write),
+            ("v[1][2] = 3;", Use::Write),
+            ("x = &v.a[1];", Use::Escape),
+            ("x = v.a[1] == 2;", Use::Read),
+            ("x = y & v.a[1];", Use::Escape),
+            ("x = y && v.a[1];", Use::Read),
+            ("x = v;", Use::Read),
+        ];
+        for (statement, expected) in cases {
+            let text = format!("{{ {statement} }}");
+            let tokens = Source::new(&SourceUnit { path: "a.cu", text: &text }).view(true);
+            let mut facts = Facts::default();
+            facts.finish();
+            let at = (0..tokens.len()).find(|&at| tokens.is_spelled_at(&text, at, "v"));
+            let got = classify_element_use(&text, &tokens, &facts, at.expect("a mention of v"));
+            assert_eq!(got, expected, "{statement}");
+        }
+    }
 }
