@@ -1,6 +1,6 @@
 //! Kernels as other people write them (`kernels.cu`, listed in `kernels.txt`), on one thread: each against a serial loop of
-//! the same mathematics in `kernels_serial.cpp`, at a small size and at a real one. The last ten were written after the
-//! front end, and nobody tuned it for them.
+//! the same mathematics in `kernels_serial.cpp`, at a small size and at a real one. The last ten were written by
+//! somebody who had not seen the front end.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
