@@ -75,7 +75,7 @@ fn every_kernel_has_its_form_and_why_no_faster_one() {
 
     kernels
       scale   src/k.cu:10  in turn      nothing in it waits for another thread
-      sums    src/k.cu:14  stacks       why not thread-loop form: warp_sum > __shfl_xor_sync may wait elsewhere than at a barrier of the kernel, at line 16
+      sums    src/k.cu:14  thread loop  one call runs all threads of a block
       picks   src/k.cu:20  stacks       why not thread-loop form: __shfl_xor_sync: the mask masks[d] may change between steps, at line 22
       halves  src/k.cu:27  thread loop  one call runs all threads of a block
       signs   src/k.cu:34  in turn      nothing in it waits for another thread
