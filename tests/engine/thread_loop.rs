@@ -164,3 +164,21 @@ fn faults_in_thread_loop_are_named_as_with_stacks() {
     insta::assert_snapshot!(failures("fold_or_barrier"), @"barrier never reached in fold_or_barrier_kernel, block [0, 0, 0], thread [59, 0, 0]: threads 0, 2..5, 6..9, 10..13, 14..17, 18..21, 22..25, 26..29, 30..33, 34, 36, 38..41, 42..45, 46..49, 50..53, 54..57, 58..60 for the lanes 0xffffffff of its warp at src/cases.cu:259; threads 1, 5, 9, 13, 17, 21, 25, 29, 33, 37, 41, 45, 49, 53, 57 at the barrier at src/cases.cu:257; threads 35 ended");
     insta::assert_snapshot!(failures("write_after_fold"), @"out-of-bounds access in write_after_fold_kernel, block [0, 0, 0], thread [41, 0, 0]: 127960 bytes past the end of out (40 bytes)");
 }
+
+#[test]
+fn a_kernel_that_does_not_compile_as_a_loop_over_its_threads_keeps_stacks() {
+    // The body of such a loop has parameters by the names of the built-in variables.
+    let kernel = "#include <cuda_runtime.h>\n\
+        __global__ void walk(long long* out) {\n\
+          int gridDim = 5;\n\
+          out[threadIdx.x] = gridDim + threadIdx.x;\n\
+        }\n\
+        static void case_walk(long long* out, float*) { walk<<<1, 32>>>(out); }\n";
+    let tables = "[outputs.out]\ndtype = \"i64\"\nshape = [4096]\n\
+                  [outputs.real]\ndtype = \"f32\"\nshape = [4096]\n";
+    let project = Project::new(kernel, "(long long*)out, real", tables, &[]);
+    assert_eq!(forms(kernel), [("walk".to_owned(), None)]);
+    let run = project.run("walk", Machine::PLAIN);
+    assert_eq!(run.ending, Ending::Completed);
+    assert_eq!(elements(&run, "out", 32), (5..37).map(f64::from).collect::<Vec<_>>());
+}

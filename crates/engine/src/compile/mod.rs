@@ -188,34 +188,47 @@ impl Toolchain {
         precision: Precision,
         meanwhile: &(dyn Fn() + Sync),
     ) -> Result<Artifact, CompileError> {
-        let compile_scope = |scope: CodeScope| {
-            self.compile_scope(harness, signature, sources, scope, precision, meanwhile)
-        };
-        match compile_scope(CodeScope::Reached) {
-            Err(ScopeError { error, leaves_out: true }) if error.refused_log().is_some() => {
-                // Something in a form that nobody foresaw may need what was left out.
-                compile_scope(CodeScope::Whole).map_err(|whole| error.unless_blamed_on(whole.error))
-            }
-            compiled => compiled.map_err(|refusal| refusal.error),
-        }
-        .map_err(|error| error.with_finding(harness, sources))
-    }
-
-    /// Compiles the code of `sources` in `scope` with the first fitting call of `harness`.
-    fn compile_scope(
-        &self,
-        harness: &Harness,
-        signature: &Signature,
-        sources: &SourceSet,
-        scope: CodeScope,
-        precision: Precision,
-        meanwhile: &(dyn Fn() + Sync),
-    ) -> Result<Artifact, ScopeError> {
         let by_default = threads_of(precision, signature.large);
         let threads = match precision {
             Precision::Checked => by_default,
             Precision::Native | Precision::Shadow => self.threads.unwrap_or(by_default),
         };
+        let compile_as = |scope: CodeScope, threads: Threads| {
+            self.compile_as(harness, signature, sources, (scope, threads), precision, meanwhile)
+        };
+        let compiled = compile_as(CodeScope::Reached, threads);
+        let compiled = match compiled {
+            // Something in a form that nobody foresaw may need what was left out.
+            Err(reached) if reached.leaves_out && reached.error.refused_log().is_some() => {
+                let whole = compile_as(CodeScope::Whole, threads);
+                whole.map_err(|whole| reached.error.unless_blamed_on(whole.error))
+            }
+            compiled => compiled.map_err(|refusal| refusal.error),
+        };
+        let compiled = match compiled {
+            // Or it may not stand where the threads of a block are one loop.
+            Err(error)
+                if precision == Precision::Native
+                    && threads != Threads::Stacks
+                    && error.refused_log().is_some() =>
+            {
+                compile_as(CodeScope::Whole, Threads::Stacks).map_err(|_| error)
+            }
+            compiled => compiled,
+        };
+        compiled.map_err(|error| error.with_finding(harness, sources))
+    }
+
+    /// Compiles the code of `sources` in a scope, its threads run in a way, with the first fitting call of `harness`.
+    fn compile_as(
+        &self,
+        harness: &Harness,
+        signature: &Signature,
+        sources: &SourceSet,
+        (scope, threads): (CodeScope, Threads),
+        precision: Precision,
+        meanwhile: &(dyn Fn() + Sync),
+    ) -> Result<Artifact, ScopeError> {
         let mut refused = Vec::new();
         loop {
             let translated = self
