@@ -330,6 +330,32 @@ __global__ void most(const int* x, float* out, int n) {
 void all(const int* x, float* out, int n) { most<<<1, 128>>>(x, out, n); }
 ";
 
+/// Half behind a header of the standard library.
+const HALF_BEHIND_ALGORITHM: &str = "\
+#include <algorithm>
+#include <utility>
+#include <cuda_fp16.h>
+__global__ void of_half(const int* x, float* out, int n) {
+    int first = x[0], last = x[n - 1];
+    std::swap(first, last);
+    __half2 pair = __halves2half2(__float2half(first), __float2half(last));
+    pair = std::move(pair);
+    out[0] = std::max(__low2float(pair), __high2float(pair));
+}
+void all(const int* x, float* out, int n) { of_half<<<1, 1>>>(x, out, n); }
+";
+
+#[test]
+#[ignore = "needs NVRTC"]
+fn half_stands_behind_headers_of_the_standard_library() {
+    let nvrtc = nvrtc();
+    let cache = shared_cache();
+    let toolchain = DeviceToolchain::new(nvrtc, &search(), "sm_90", &cache);
+    let small = Small::new(HALF_BEHIND_ALGORITHM, "all(x, out, n);");
+    let module = toolchain.compile(&small.subject.fixture.harness, &small.sources, None);
+    assert!(module.is_ok(), "{}", module.unwrap_err());
+}
+
 #[test]
 #[ignore = "needs NVRTC"]
 fn a_header_of_cub_brings_the_operators_that_cub_3_has_no_more() {
