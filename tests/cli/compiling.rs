@@ -109,6 +109,25 @@ fn a_kernel_that_code_of_another_kind_needs_is_compiled_with_the_rest() {
 }
 
 #[test]
+fn a_function_marked_forceinline_may_be_an_argument() {
+    let reductions = "#include <cooperative_groups.h>\n#include <cooperative_groups/reduce.h>\n\
+        namespace cg = cooperative_groups;\n\
+        __device__ __forceinline__ float larger(float a, float b) { return a > b ? a : b; }\n\
+        template <class F> __device__ float fold(const float* x, int n, F f) {\n\
+          float all = x[0];\n\
+          for (int i = 1; i < n; i++) all = f(all, x[i]);\n\
+          return all;\n\
+        }\n\
+        __global__ void reduce(const float* x, float* y, int n) {\n\
+          cg::thread_block_tile<32> warp = cg::tiled_partition<32>(cg::this_thread_block());\n\
+          float of_warp = cg::reduce(warp, x[threadIdx.x % n], larger);\n\
+          if (threadIdx.x < n) y[threadIdx.x] = of_warp + fold(x, n, larger);\n\
+        }\n";
+    let env = TestEnv::isolated().with_kernel(reductions, "reduce<<<1, 32>>>(x, y, n);");
+    checksum(&env.replay(&["fixtures/tiny", "--check", "always"]));
+}
+
+#[test]
 fn a_function_that_nobody_names_is_found_by_the_types_of_its_arguments() {
     let kernels = "#include <algorithm>\n\
                    __global__ void set(float* y, float x) { y[0] = x; }\n\

@@ -277,6 +277,11 @@ impl Compiler {
         &self.version
     }
 
+    /// Whether it is clang++, which has other options than g++.
+    pub(super) fn is_clang(&self) -> bool {
+        self.version.contains("clang")
+    }
+
     /// The command, as the user would type it.
     pub fn name(&self) -> String {
         self.words.join(" ")

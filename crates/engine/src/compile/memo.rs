@@ -216,7 +216,7 @@ impl Toolchain {
             return slot;
         }
         // It only saves time: without it the headers are there.
-        if self.compiler.version().contains("clang") {
+        if self.compiler.is_clang() {
             let _ = slot.made.set(None);
             return slot;
         }

@@ -33,7 +33,7 @@ pub(super) fn precision_flag(precision: Precision) -> Option<String> {
 /// constructors and assignments. With `-fno-elide-constructors` it makes all of them: then each such aggregate is a
 /// copied temporary.
 fn check_flags(compiler: &Compiler) -> Vec<String> {
-    let compiler_flags: &[&str] = if compiler.version().contains("clang") {
+    let compiler_flags: &[&str] = if compiler.is_clang() {
         &["-mllvm", "-tsan-instrument-func-entry-exit=0", "-mllvm", "-tsan-distinguish-volatile=1"]
     } else {
         &[
@@ -72,6 +72,10 @@ impl UnitKind {
         // A replay of a small fixture ends before -O2 has saved the time that it takes.
         let level = if self.is_large { "-O2" } else { "-O1" };
         let mut flags = vec![format!("-std={}", self.standard.name()), level.to_owned()];
+        if !self.is_large && !compiler.is_clang() {
+            // A function marked `__forceinline__` may be an argument of others there, too.
+            flags.push("-findirect-inlining".to_owned());
+        }
         flags.extend(owned_words(FLAGS));
         flags.extend(precision_flag(self.precision));
         if self.precision == Precision::Checked {
