@@ -471,8 +471,10 @@ fn what_a_compiler_says_without_an_end_is_bounded() {
         "{}",
         told.text()
     );
-    let size: u64 = env.cached("refusals").iter().map(|log| log.metadata().unwrap().len()).sum();
-    assert!(size < 2 << 20, "{size} bytes");
+    for log in env.cached("refusals") {
+        let size = log.metadata().unwrap().len();
+        assert!(size < 2 << 20, "{size} bytes");
+    }
 }
 
 #[test]

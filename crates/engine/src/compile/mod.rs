@@ -198,23 +198,19 @@ impl Toolchain {
         };
         let compiled = compile_as(CodeScope::Reached, threads);
         let compiled = match compiled {
+            // It may not stand in a loop over the threads.
+            Err(looped) if looped.is_in_loop && precision == Precision::Native => {
+                compile_as(CodeScope::Reached, Threads::Stacks).map_err(|_| looped)
+            }
+            compiled => compiled,
+        };
+        let compiled = match compiled {
             // Something in a form that nobody foresaw may need what was left out.
             Err(reached) if reached.leaves_out && reached.error.refused_log().is_some() => {
                 let whole = compile_as(CodeScope::Whole, threads);
                 whole.map_err(|whole| reached.error.unless_blamed_on(whole.error))
             }
             compiled => compiled.map_err(|refusal| refusal.error),
-        };
-        let compiled = match compiled {
-            // Or it may not stand where the threads of a block are one loop.
-            Err(error)
-                if precision == Precision::Native
-                    && threads != Threads::Stacks
-                    && error.refused_log().is_some() =>
-            {
-                compile_as(CodeScope::Whole, Threads::Stacks).map_err(|_| error)
-            }
-            compiled => compiled,
         };
         compiled.map_err(|error| error.with_finding(harness, sources))
     }
@@ -241,7 +237,7 @@ impl Toolchain {
                     threads,
                     refused: &refused,
                 })
-                .map_err(|error| ScopeError { error, leaves_out: false })?;
+                .map_err(|error| ScopeError { error, leaves_out: false, is_in_loop: false })?;
             let compiled = self.compile_call(harness, signature, &translated, precision, meanwhile);
             let more = match &compiled {
                 Err(CompileError::Refused { what: RefusedCode::Sources, log, .. })
@@ -256,8 +252,11 @@ impl Toolchain {
                 more.into_iter().filter(|line| !refused.contains(line)).collect::<Vec<_>>(),
             );
             if refused.len() == known || !can_trap(sources, harness, &refused) {
-                let leaves_out = translated.left_out.is_some();
-                return compiled.map_err(|error| ScopeError { error, leaves_out });
+                return compiled.map_err(|error| ScopeError {
+                    leaves_out: translated.left_out.is_some(),
+                    is_in_loop: error.refused_log().is_some_and(|log| translated.has_in_loops(log)),
+                    error,
+                });
             }
         }
     }
@@ -499,6 +498,8 @@ struct ScopeError {
     error: CompileError,
     /// Whether code was left out.
     leaves_out: bool,
+    /// Whether a line that the compiler refuses lies in a loop over the threads of a block.
+    is_in_loop: bool,
 }
 
 /// The result of compiling and linking.

@@ -10,6 +10,7 @@ use super::divided_headers::{DividedHeader, JoinReason, find_divided_header};
 use super::encoding::{Decoded, decode_source};
 use super::entry_point::harness_file_name;
 use super::includes::IncludeGraph;
+use super::refused_lines::find_refused_lines;
 use super::source_units::SourceUnits;
 use super::{CompileError, LeftOutFunction, ObstacleEffect, includes, vectors};
 use replay_fixture::harness::{Harness, SourcePath};
@@ -67,6 +68,18 @@ pub(super) struct TranslationUnit<'t> {
 }
 
 impl Translation {
+    /// Whether a line that the compiler refuses in `log` lies in a kernel whose threads are run by one call.
+    pub(super) fn has_in_loops(&self, log: &str) -> bool {
+        let lines = find_refused_lines(log).unwrap_or_default();
+        lines.iter().any(|(path, refused)| {
+            let file = self.forms.iter().find(|file| file.path == *path);
+            let kernels = file.into_iter().flat_map(|file| &file.kernels);
+            let kernels_before = kernels.filter(|kernel| kernel.line <= refused.line);
+            let kernel = kernels_before.max_by_key(|kernel| kernel.line);
+            kernel.is_some_and(|kernel| kernel.why_stacks().is_none())
+        })
+    }
+
     /// The number of sources.
     pub(super) fn source_count(&self) -> usize {
         self.sources.len()
