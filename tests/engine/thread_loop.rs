@@ -35,6 +35,12 @@ static INLINED: LazyLock<Project> = LazyLock::new(|| {
     Project::new(include_str!("inlined.cu"), "(long long*)out, real", tables, &[])
 });
 
+static ODD: LazyLock<Project> = LazyLock::new(|| {
+    let tables = "[outputs.out]\ndtype = \"i64\"\nshape = [4096]\n\
+                  [outputs.real]\ndtype = \"f32\"\nshape = [4096]\n";
+    Project::new(include_str!("inlined_odd.cu"), "(long long*)out, real", tables, &[])
+});
+
 /// The kernels of `text` and why each keeps stacks, if it does.
 fn forms(text: &str) -> Vec<(String, Option<String>)> {
     let unit = SourceUnit { path: "cases.cu", text };
@@ -103,6 +109,11 @@ fn functions_that_wait_are_put_into_their_kernels() {
 #[test]
 fn functions_in_kernels_and_threads_in_turn_have_the_turns_and_bits_of_stacks() {
     assert_same_as_with_stacks(&INLINED);
+}
+
+#[test]
+fn a_call_of_a_function_that_waits_changes_no_value_wherever_it_stands() {
+    assert_same_as_with_stacks(&ODD);
 }
 
 #[test]
