@@ -31,6 +31,10 @@ __device__ T partial(T x) {
   for (int step = 0; step < kSteps; step++) x += __shfl_down_sync(0xffffffffu, x, 1 << step);
   return x;
 }
+template <class T> __device__ T typed_sum(T value) {
+  for (int offset = 16; offset > 0; offset /= 2) value += __shfl_xor_sync(0xffffffffu, value, offset);
+  return value;
+}
 namespace inner {
 __device__ int warp_sum(int x) {
   for (int d = 1; d < 32; d *= 2) x += __shfl_xor_sync(0xffffffffu, x, d);
@@ -343,6 +347,32 @@ __global__ void hidden_constant_kernel(float* real, int n) {
 static void case_hidden_constant(long long*, float* real) {
   cudaMemset(real, 0, 4096 * sizeof(float));
   hidden_constant_kernel<<<1, 64>>>(real, 64);
+}
+__global__ void ended_block_kernel(float* real, int n) {
+  int t = threadIdx.x;
+  float x = bias(t);
+  {
+    double x = 1.0 / (3 + t);
+    real[64 + t] = x;
+  }
+  float s = typed_sum(x);
+  real[t] = s;
+}
+static void case_ended_block(long long*, float* real) {
+  cudaMemset(real, 0, 4096 * sizeof(float));
+  ended_block_kernel<<<1, 64>>>(real, 64);
+}
+__global__ void loop_head_kernel(float* real, int n) {
+  int t = threadIdx.x;
+  float x = bias(t);
+  for (double x = 0.25; x < 1; x += 0.25) real[64 + t] += x;
+  float s = typed_sum(x);
+  for (double x = 1.0 / (3 + t); x < 2; x += 1) s += typed_sum(x);
+  real[t] = s;
+}
+static void case_loop_head(long long*, float* real) {
+  cudaMemset(real, 0, 4096 * sizeof(float));
+  loop_head_kernel<<<1, 64>>>(real, 64);
 }
 
 // Threads in turn, with parameters, returns and lambdas of their own.

@@ -172,6 +172,19 @@ struct Context<'f> {
     template_types: BTreeSet<String>,
 }
 
+/// A call of a function that waits.
+struct Call<'c> {
+    /// The arguments of its template.
+    template: Vec<Vec<Word>>,
+    arguments: Vec<Vec<Word>>,
+    /// The code before it.
+    words_before: &'c [Word],
+    /// Tells it from the other calls of the kernel.
+    number: usize,
+    /// How many functions it stands in.
+    level: usize,
+}
+
 struct Inliner<'f> {
     context: &'f Context<'f>,
     /// The number of calls so far.
@@ -213,8 +226,8 @@ impl Inliner<'_> {
         check_rest(words, statement.clone(), call..after, self.context.functions)?;
         self.count += 1;
         let number = self.count;
-        let (body, result) =
-            self.expand_call(definition, template, arguments, words, call, number, level)?;
+        let call_site = Call { template, arguments, words_before: &words[..call], number, level };
+        let (body, result) = self.expand_call(definition, &call_site)?;
         self.tokens += body.len();
         if self.tokens > MOST_TOKENS {
             return None;
@@ -254,18 +267,34 @@ impl Inliner<'_> {
         Some(code)
     }
 
-    /// The body of `definition` for a call, and the type of its result.
-    #[allow(clippy::too_many_arguments)]
+    /// The type of the template parameter `parameter` from the arguments of `call`: one of them is a variable with a
+    /// built-in type.
+    fn deduce_type(&self, parameter: &str, definition: &Definition, call: &Call) -> Option<String> {
+        const KNOWN: [&str; 8] =
+            ["float", "double", "int", "unsigned", "uint32_t", "int32_t", "int64_t", "uint64_t"];
+        let plain = |ty: &[Word]| {
+            let words: Vec<&str> = ty.iter().map(|word| word.text.as_str()).collect();
+            matches!(words[..], [word] | ["const", word] | [word, "&"] | ["const", word, "&"] if word == parameter)
+        };
+        let index = definition.parameters.iter().position(|candidate| plain(&candidate.ty))?;
+        let [argument] = &call.arguments.get(index)?[..] else { return None };
+        let words = call.words_before;
+        let declared = find_declaration(words, &argument.text)?;
+        let ty = words[declared - 1].text.as_str();
+        let is_whole =
+            declared < 2 || !words[declared - 2].is_name || words[declared - 2].text == "const";
+        let is_known = KNOWN.contains(&ty) || self.context.template_types.contains(ty);
+        (is_known && is_whole).then(|| ty.to_owned())
+    }
+
+    /// The body of `definition` for `call`, and the type of its result.
     fn expand_call(
         &mut self,
         definition: &Definition,
-        template: Vec<Vec<Word>>,
-        arguments: Vec<Vec<Word>>,
-        caller: &[Word],
-        call: usize,
-        number: usize,
-        level: usize,
+        call: &Call,
     ) -> Option<(Vec<Word>, Vec<Word>)> {
+        let Call { template, arguments, number, level, .. } = call;
+        let (number, level) = (*number, *level);
         if arguments.len() > definition.parameters.len()
             || template.len() > definition.template.len()
         {
@@ -275,14 +304,7 @@ impl Inliner<'_> {
         for (index, (parameter, default)) in definition.template.iter().enumerate() {
             let value = match template.get(index) {
                 Some(given) => given.clone(),
-                None => match deduce_type(
-                    parameter,
-                    definition,
-                    &arguments,
-                    caller,
-                    call,
-                    &self.context.template_types,
-                ) {
+                None => match self.deduce_type(parameter, definition, call) {
                     Some(deduced) => vec![name(&deduced)],
                     None if !default.is_empty() => default.clone(),
                     None => return None,
@@ -676,33 +698,27 @@ fn declares(words: &[Word], statement: Range<usize>) -> bool {
     names.clone().zip(names.skip(1)).any(|(one, other)| one + 1 == other)
 }
 
-/// The type of the template parameter `parameter` from the arguments of a call: one of them is a variable of the caller
-/// with a built-in type.
-fn deduce_type(
-    parameter: &str,
-    definition: &Definition,
-    arguments: &[Vec<Word>],
-    caller: &[Word],
-    call: usize,
-    template_types: &BTreeSet<String>,
-) -> Option<String> {
-    const KNOWN: [&str; 8] =
-        ["float", "double", "int", "unsigned", "uint32_t", "int32_t", "int64_t", "uint64_t"];
-    let plain = |ty: &[Word]| {
-        let words: Vec<&str> = ty.iter().map(|word| word.text.as_str()).collect();
-        matches!(words[..], [word] | ["const", word] | [word, "&"] | ["const", word, "&"] if word == parameter)
-    };
-    let index = definition.parameters.iter().position(|candidate| plain(&candidate.ty))?;
-    let [argument] = &arguments.get(index)?[..] else { return None };
-    let declared = (1..call).rev().find(|&at| {
-        caller[at].text == argument.text
-            && caller[at - 1].is_name
-            && caller.get(at + 1).is_some_and(|next| matches!(next.text.as_str(), "=" | ";" | ","))
-    })?;
-    let ty = caller[declared - 1].text.as_str();
-    let is_whole =
-        declared < 2 || !caller[declared - 2].is_name || caller[declared - 2].text == "const";
-    ((KNOWN.contains(&ty) || template_types.contains(ty)) && is_whole).then(|| ty.to_owned())
+/// The index of the name `variable` in its declaration among `words`, the code before its use, by a type of one name. What is
+/// declared in a block that has ended is another variable; none, too, if the head of a loop declares one by this name.
+fn find_declaration(words: &[Word], variable: &str) -> Option<usize> {
+    let mut ended_blocks = 0usize;
+    let mut ended_brackets = 0usize;
+    for at in (1..words.len()).rev() {
+        match words[at].text.as_str() {
+            "}" => ended_blocks += 1,
+            "{" => ended_blocks = ended_blocks.saturating_sub(1),
+            ")" => ended_brackets += 1,
+            "(" => ended_brackets = ended_brackets.saturating_sub(1),
+            text if text == variable && ended_blocks == 0 => {
+                let next = words.get(at + 1).map_or("", |next| next.text.as_str());
+                if words[at - 1].is_name && matches!(next, "=" | ";" | ",") {
+                    return (ended_brackets == 0).then_some(at);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
 }
 
 /// The tokens of `range` with the places of those that wait.
@@ -993,9 +1009,7 @@ fn replace_groups(words: Vec<Word>) -> Vec<Word> {
 /// Whether `value` is a variable that the code before it declares with the type `ty`.
 fn is_variable_of(value: &[Word], ty: &str, before: &[Word]) -> bool {
     let [variable] = value else { return false };
-    let declared =
-        before.windows(2).rev().find(|pair| pair[0].is_name && pair[1].text == variable.text);
-    declared.is_some_and(|pair| pair[0].text == ty)
+    find_declaration(before, &variable.text).is_some_and(|at| before[at - 1].text == ty)
 }
 
 /// The function for `cg::plus<T>()` or `cg::plus<T>{}` and its like, and `T`.
