@@ -19,6 +19,8 @@ use crate::syntax::source::Source;
 
 /// Functions in functions beyond this depth stay calls: recursion ends here.
 const MOST_LEVELS: usize = 6;
+/// The brace of a namespace stands among this many tokens.
+const MOST_NAMESPACE_TOKENS: usize = 8;
 /// A kernel does not grow beyond this many tokens.
 const MOST_TOKENS: usize = 12_000;
 /// Starts the comment in front of a wait from a function.
@@ -71,6 +73,8 @@ pub(super) struct WaitingFunctions {
     own_names: BTreeSet<String>,
     /// The macros with shuffles of the file with the kernels.
     macros: Vec<ShuffleMacro>,
+    /// Its namespaces.
+    own_namespaces: Vec<Namespace>,
 }
 
 impl WaitingFunctions {
@@ -79,6 +83,7 @@ impl WaitingFunctions {
         self.add_file(source, tokens, facts);
         self.own_names = self.definitions.keys().cloned().collect();
         self.macros = find_shuffle_macros(source);
+        self.own_namespaces = find_namespaces(source.text, tokens);
         let unit = SourceUnit { path: source.path, text: WARP_REDUCTION_SOURCE };
         let reductions = Source::new(&unit);
         let tokens = reductions.view(true);
@@ -91,6 +96,7 @@ impl WaitingFunctions {
     /// Adds the functions of `source`, a translated file beside the own one, whose names come first.
     pub(super) fn add_file(&mut self, source: &Source, tokens: &Tokens, facts: &Facts) {
         let macros = find_shuffle_macros(source);
+        let namespaces = find_namespaces(source.text, tokens);
         for item in outline_items(source.text, tokens) {
             let is_candidate = item.kind == ItemKind::Function
                 && !item.has_specifier(source.text, tokens, "__global__")
@@ -104,7 +110,9 @@ impl WaitingFunctions {
                 if item.member { None } else { read_definition(source, tokens, &macros, &item) };
             let number = self.count;
             self.count += 1;
-            let definition = definition.map(|definition| Definition { number, ..definition });
+            let scope = scope_of(&namespaces, item.name_at);
+            let definition =
+                definition.map(|definition| Definition { number, scope, ..definition });
             self.definitions.entry(item.name.clone()).or_default().push(definition);
         }
     }
@@ -140,7 +148,7 @@ impl WaitingFunctions {
         let words = replace_groups(expand_macros(words, &self.macros)?);
         let context = Context {
             functions: self,
-            scope: scope_of(source.text, tokens, item.name_at),
+            scope: scope_of(&self.own_namespaces, item.name_at),
             own_names: declared_names(source.text, tokens, item.body.start)?,
             template_types: template_types(source.text, tokens, item),
         };
@@ -747,23 +755,31 @@ pub(super) fn template_types(text: &str, tokens: &Tokens, item: &Item) -> BTreeS
     types
 }
 
-/// The namespaces around token `at`.
-fn scope_of(text: &str, tokens: &Tokens, at: usize) -> Vec<String> {
-    let mut scope = Vec::new();
-    for start in 0..at {
-        if !tokens.is_spelled_at(text, start, "namespace") {
-            continue;
-        }
-        let Some(brace) = (start..at).take(8).find(|&k| tokens.is_spelled_at(text, k, "{")) else {
-            continue;
-        };
-        if tokens.skip_group(brace).is_some_and(|after| after > at) {
-            let names =
-                (start + 1..brace).map(|k| tokens[k].text(text)).filter(|word| *word != "::");
-            scope.extend(names.map(str::to_owned));
-        }
-    }
-    scope
+/// A namespace of a file.
+#[derive(Debug)]
+struct Namespace {
+    names: Vec<String>,
+    /// The tokens of its members.
+    members: Range<usize>,
+}
+
+/// The namespaces of a file in their order.
+fn find_namespaces(text: &str, tokens: &Tokens) -> Vec<Namespace> {
+    let starts = (0..tokens.len()).filter(|&at| tokens.is_spelled_at(text, at, "namespace"));
+    let namespaces = starts.filter_map(|start| {
+        let end = tokens.len().min(start + MOST_NAMESPACE_TOKENS);
+        let brace = (start..end).find(|&at| tokens.is_spelled_at(text, at, "{"))?;
+        let names = (start + 1..brace).map(|at| tokens[at].text(text));
+        let names = names.filter(|word| *word != "::").map(str::to_owned).collect();
+        Some(Namespace { names, members: brace..tokens.skip_group(brace)? })
+    });
+    namespaces.collect()
+}
+
+/// The names of the `namespaces` around token `at`.
+fn scope_of(namespaces: &[Namespace], at: usize) -> Vec<String> {
+    let around = namespaces.iter().filter(|namespace| namespace.members.contains(&at));
+    around.flat_map(|namespace| namespace.names.iter().cloned()).collect()
 }
 
 /// The names declared by the statements behind the brace at `open`; none if they are not understood.
@@ -1088,7 +1104,7 @@ fn expand_macros(words: Vec<Word>, macros: &[ShuffleMacro]) -> Option<Vec<Word>>
     Some(out)
 }
 
-/// The function `item`; none if it is not understood.
+/// The function `item`, its number and namespaces left open; none if it is not understood.
 fn read_definition(
     source: &Source,
     tokens: &Tokens,
@@ -1164,6 +1180,5 @@ fn read_definition(
         _ => return None,
     };
     let result = if is_void { Vec::new() } else { result };
-    let scope = scope_of(text, tokens, item.name_at);
-    Some(Definition { number: 0, scope, template, result, parameters, body, returned })
+    Some(Definition { number: 0, scope: Vec::new(), template, result, parameters, body, returned })
 }
