@@ -215,7 +215,6 @@ pub fn translate_for_host(
     if threads != Threads::Stacks {
         let lanes = threads == Threads::Lanes;
         let facts = symbols.block_facts();
-        let other_files = facts.files_with_waits().filter(|(path, _)| *path != unit.path);
         let translate_other = |(path, text): (&str, &str)| {
             let source = Source::without_main(&SourceUnit { path, text });
             let translated =
@@ -223,7 +222,8 @@ pub fn translate_for_host(
             translated.ok().map(|translated| (path.to_owned(), translated.text))
         };
         let other_files: Vec<(String, String)> = if unit.text.contains("__global__") {
-            other_files.filter_map(translate_other).collect()
+            let files = facts.files_with_waits(unit.text).into_iter();
+            files.filter(|(path, _)| *path != unit.path).filter_map(translate_other).collect()
         } else {
             Vec::new()
         };

@@ -351,9 +351,24 @@ impl Facts {
         word == THREAD_INDEX || self.asking.contains(word) || self.asking.contains(OPERATOR)
     }
 
-    /// The paths and texts of files that define device functions that may wait.
-    pub(crate) fn files_with_waits(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.function_files.iter().map(|(path, text, _)| (path.as_str(), text.as_str()))
+    /// The paths and texts of files that define device functions that may wait, and that `text` names by itself or through
+    /// others of these files.
+    pub(crate) fn files_with_waits(&self, text: &str) -> Vec<(&str, &str)> {
+        let mut is_named = vec![false; self.function_files.len()];
+        let mut texts = vec![text];
+        while let Some(text) = texts.pop() {
+            let is_sign = |character: char| !character.is_alphanumeric() && character != '_';
+            let words: BTreeSet<&str> = text.split(is_sign).collect();
+            for (file, is_named) in self.function_files.iter().zip(&mut is_named) {
+                let (_, file_text, names) = file;
+                if !*is_named && names.iter().any(|name| words.contains(name.as_str())) {
+                    *is_named = true;
+                    texts.push(file_text);
+                }
+            }
+        }
+        let files = self.function_files.iter().zip(is_named).filter(|(_, is_named)| *is_named);
+        files.map(|((path, text, _), _)| (path.as_str(), text.as_str())).collect()
     }
 
     /// Whether an operator of the sources may wait; tokens do not show its use.
