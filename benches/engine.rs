@@ -152,8 +152,9 @@ fn cpu(compiler: Compiler, threads: usize) -> Result<CpuBackend> {
     Ok(CpuBackend::new(Toolchain::new(compiler, &cache), host))
 }
 
-/// The program of the serial loops in `source`, a file beside the shapes.
-fn compile_serial(folder: &Path, compiler: &Compiler, source: &str) -> Result<PathBuf> {
+/// The program of the serial loops in `source`, a path or the name of a file beside the shapes.
+fn compile_serial(folder: &Path, compiler: &Compiler, source: impl AsRef<Path>) -> Result<PathBuf> {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/engine");
     let program = folder.join("serial");
     let name = compiler.name();
     let mut words = name.split_whitespace();
@@ -161,7 +162,9 @@ fn compile_serial(folder: &Path, compiler: &Compiler, source: &str) -> Result<Pa
         .args(words)
         .args(["-O2", "-o"])
         .arg(&program)
-        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/engine").join(source))
+        .arg("-I")
+        .arg(&beside)
+        .arg(beside.join(source))
         .status()?;
     if status.success() { Ok(program) } else { Err("the serial loop does not compile".into()) }
 }

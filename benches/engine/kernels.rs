@@ -340,18 +340,7 @@ fn compile_serial(
              fwrite(out[k].data(), 4, out[k].size(), file); fclose(file); }\n}\n";
     let source = folder.join("kernels_main.cpp");
     fs::write(&source, text)?;
-    let program = folder.join("kernels_serial");
-    let name = compiler.name();
-    let mut words = name.split_whitespace();
-    let status = Command::new(words.next().unwrap_or("g++"))
-        .args(words)
-        .args(["-O2", "-o"])
-        .arg(&program)
-        .arg("-I")
-        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/engine"))
-        .arg(source)
-        .status()?;
-    if status.success() { Ok(program) } else { Err("the serial loops do not compile".into()) }
+    super::compile_serial(folder, compiler, &source)
 }
 
 /// Processor time of the loop of `kernel`.
