@@ -11,35 +11,22 @@ use replay::worker::{Ending, Run};
 use super::project::{Machine, Project, elements};
 use super::{FAULTS, VALUES, failures};
 
-static BLOCKS: LazyLock<Project> = LazyLock::new(|| {
+/// The cases of `text`, each with the outputs `out` and `real`.
+fn open_cases(text: &str) -> Project {
     let tables = "[outputs.out]\ndtype = \"i64\"\nshape = [4096]\n\
                   [outputs.real]\ndtype = \"f32\"\nshape = [4096]\n";
-    Project::new(include_str!("blocks.cu"), "(long long*)out, real", tables, &[])
-});
+    Project::new(text, "(long long*)out, real", tables, &[])
+}
 
-static FOLDS: LazyLock<Project> = LazyLock::new(|| {
-    let tables = "[outputs.out]\ndtype = \"i64\"\nshape = [4096]\n\
-                  [outputs.real]\ndtype = \"f32\"\nshape = [4096]\n";
-    Project::new(include_str!("folds.cu"), "(long long*)out, real", tables, &[])
-});
+static BLOCKS: LazyLock<Project> = LazyLock::new(|| open_cases(include_str!("blocks.cu")));
 
-static TURNS: LazyLock<Project> = LazyLock::new(|| {
-    let tables = "[outputs.out]\ndtype = \"i64\"\nshape = [4096]\n\
-                  [outputs.real]\ndtype = \"f32\"\nshape = [4096]\n";
-    Project::new(include_str!("turns.cu"), "(long long*)out, real", tables, &[])
-});
+static FOLDS: LazyLock<Project> = LazyLock::new(|| open_cases(include_str!("folds.cu")));
 
-static INLINED: LazyLock<Project> = LazyLock::new(|| {
-    let tables = "[outputs.out]\ndtype = \"i64\"\nshape = [4096]\n\
-                  [outputs.real]\ndtype = \"f32\"\nshape = [4096]\n";
-    Project::new(include_str!("inlined.cu"), "(long long*)out, real", tables, &[])
-});
+static TURNS: LazyLock<Project> = LazyLock::new(|| open_cases(include_str!("turns.cu")));
 
-static ODD: LazyLock<Project> = LazyLock::new(|| {
-    let tables = "[outputs.out]\ndtype = \"i64\"\nshape = [4096]\n\
-                  [outputs.real]\ndtype = \"f32\"\nshape = [4096]\n";
-    Project::new(include_str!("inlined_odd.cu"), "(long long*)out, real", tables, &[])
-});
+static INLINED: LazyLock<Project> = LazyLock::new(|| open_cases(include_str!("inlined.cu")));
+
+static ODD: LazyLock<Project> = LazyLock::new(|| open_cases(include_str!("inlined_odd.cu")));
 
 /// The kernels of `text` and why each keeps stacks, if it does.
 fn forms(text: &str) -> Vec<(String, Option<String>)> {
@@ -185,9 +172,7 @@ fn a_kernel_that_does_not_compile_as_a_loop_over_its_threads_keeps_stacks() {
           out[threadIdx.x] = gridDim + threadIdx.x;\n\
         }\n\
         static void case_walk(long long* out, float*) { walk<<<1, 32>>>(out); }\n";
-    let tables = "[outputs.out]\ndtype = \"i64\"\nshape = [4096]\n\
-                  [outputs.real]\ndtype = \"f32\"\nshape = [4096]\n";
-    let project = Project::new(kernel, "(long long*)out, real", tables, &[]);
+    let project = open_cases(kernel);
     assert_eq!(forms(kernel), [("walk".to_owned(), None)]);
     let run = project.run("walk", Machine::PLAIN);
     assert_eq!(run.ending, Ending::Completed);
