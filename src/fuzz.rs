@@ -109,7 +109,7 @@ pub fn fuzz_outcome(bytes: &[u8]) {
         revision: None,
         outcome,
         gradients: Vec::new(),
-        orders: Vec::new(),
+        orders: Default::default(),
         trusted: None,
         judgement: None,
         pictures: Vec::new(),

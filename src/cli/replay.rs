@@ -9,8 +9,8 @@ use ::replay::cache::Cache;
 use ::replay::environment::{RecordedEnvironment, RecordedSetting, RecordedVersion};
 use ::replay::history::History;
 use ::replay::judge::{
-    Accesses, Judgement, Verdict, check_captured, check_oracle, check_trial_accesses,
-    draw_output_pictures, ensure_evidence_room, find_order_dependences, judge_trial,
+    Accesses, Judgement, OrderCheck, Verdict, check_captured, check_oracle, check_orders,
+    check_trial_accesses, draw_output_pictures, ensure_evidence_room, judge_trial,
     outcome_and_gradients,
 };
 use ::replay::report::{self, RefusedFixture, ReportEntry, ReportLine, Revision, Standing, Text};
@@ -474,7 +474,7 @@ pub fn judge_replayed_trial(
     let captured = check_captured(trial)?;
     let oracle = check_oracle(trial)?;
     // Against a trusted revision only a new dependence counts.
-    let orders = if base.is_none() { find_order_dependences(trial)? } else { Vec::new() };
+    let orders = if base.is_none() { check_orders(trial)? } else { OrderCheck::default() };
     let judgement = match base {
         Some(base) => Some(judge_trial(base, trial)?),
         None => None,
@@ -809,7 +809,10 @@ mod tests {
                                     captured_settings: Vec::new(),
                                     oracle: oracle.map(known).into_iter().collect(),
                                     gradients: check.map(gradient).into_iter().collect(),
-                                    orders: ordered.then(order).into_iter().collect(),
+                                    orders: OrderCheck {
+                                        dependences: ordered.then(order).into_iter().collect(),
+                                        failure: None,
+                                    },
                                     accesses: accesses.map(checked),
                                     pictures: Vec::new(),
                                     trusted: None,

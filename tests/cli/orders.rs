@@ -107,3 +107,49 @@ __global__ void collect(const float* x, int* y, int n)
     let run = env.replay(&["fixtures/tiny"]);
     assert_eq!(run.code, Some(0), "{}", run.text());
 }
+
+/// All blocks but the first ask for its flag.
+const FLAG: &str = "\
+__device__ int is_set;
+__global__ void twice(const float* x, float* y, int n)
+{
+    if (blockIdx.x == 0) atomicExch(&is_set, 1);
+    ASK
+    if (threadIdx.x < n) y[threadIdx.x] = 2 * x[threadIdx.x];
+}
+";
+
+#[test]
+fn a_call_that_fails_in_another_order_alone_is_told() {
+    let kernel = FLAG.replace("ASK", "else if (atomicAdd(&is_set, 0) == 0) __trap();");
+    let env = TestEnv::new().with_kernel(&kernel, "twice<<<2, 32>>>(x, y, n);");
+    let run = env.replay(&["fixtures/tiny", "--check", "off"]);
+    assert_eq!(run.code, Some(1), "{}", run.text());
+    let (_, found) = run.stdout.split_once("orders\n").expect("a finding");
+    insta::assert_snapshot!(found, @"
+      fails in another order of blocks and threads, by a race or a missing barrier: device code stopped itself in twice, block (1, 0, 0), thread (31, 0, 0): __trap() was called at k.cu:5
+
+    diverged: fails in another order of blocks and threads, by a race or a missing barrier: device code stopped itself in twice, block (1, 0, 0), thread (31, 0, 0): __trap() was called at k.cu:5
+    ");
+    let json = env.replay(&["fixtures/tiny", "--check", "off", "--format", "json"]).stdout;
+    let document: Value = serde_json::from_str(&json).expect("a document");
+    assert_eq!(schema::problems(&document), [""; 0]);
+    assert_eq!(document["replays"][0]["order_failure"]["kind"], "fault");
+}
+
+#[test]
+fn a_call_without_an_end_in_another_order_is_not_accused_and_said_to_be_unchecked() {
+    let kernel = FLAG.replace("ASK", "else while (atomicAdd(&is_set, 0) == 0) {}");
+    let env = TestEnv::new().with_kernel(&kernel, "twice<<<2, 32>>>(x, y, n);");
+    let run = env.replay(&["fixtures/tiny", "--check", "off", "--timeout", "3"]);
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    let (_, found) = run.stdout.split_once("orders\n").expect("a line");
+    insta::assert_snapshot!(found, @"
+      not compared in other orders of blocks and threads: timeout: still running in twice after 3 s
+
+    completed: every output is written and finite
+    ");
+    let junit = ["fixtures/tiny", "--check", "off", "--timeout", "3", "--format", "junit"];
+    let junit = env.replay(&junit).stdout;
+    assert!(junit.contains("not compared in other orders"), "{junit}");
+}

@@ -10,7 +10,7 @@ use std::time::Duration;
 use replay::backend::CpuBackend;
 use replay::cache::Cache;
 use replay::frontend::Precision;
-use replay::judge::{Verdict, find_order_dependences, judge_trial, outcome_and_gradients};
+use replay::judge::{Verdict, check_orders, judge_trial, outcome_and_gradients};
 use replay::trial::{Lab, Trial};
 
 use super::project::{Machine, Project, cpu_in};
@@ -108,7 +108,7 @@ fn squares(comment: &str) -> Project {
 fn ask_for_everything(trial: &Trial) {
     let (_, gradients) = outcome_and_gradients(trial).unwrap();
     assert_eq!(gradients.len(), 1, "{:?}", trial.outcome().unwrap());
-    find_order_dependences(trial).unwrap();
+    check_orders(trial).unwrap();
     assert_eq!(trial.noise().unwrap().len(), 2);
 }
 

@@ -12,8 +12,8 @@ use replay_engine::backend::ReplayError;
 use replay_engine::environment::Environment;
 use replay_engine::judge::{
     AccessStory, Accesses, Equivalence, GradientCheck, GradientVerdict, Judgement, OutputPicture,
-    Story, Verdict, WrongBy, check_gradients, check_trial_accesses, draw_output_pictures,
-    find_order_dependences, judge_trial,
+    Story, Verdict, WrongBy, check_gradients, check_orders, check_trial_accesses,
+    draw_output_pictures, judge_trial,
 };
 use replay_engine::trial::{
     AccessCheck, Failure, Lab, Outcome, PlacedSources, Shadow, Status, Subject, Trial,
@@ -587,12 +587,12 @@ impl Test<'_> {
         if !has_completed || is_good_end {
             return Ok(observation);
         }
-        let dependences = find_order_dependences(&self.trial)?;
+        let dependences = check_orders(&self.trial)?.dependences;
         if dependences.is_empty() {
             return Ok(observation);
         }
         let known_dependences = match &self.trusted {
-            Ok(good_trial) => find_order_dependences(good_trial)?,
+            Ok(good_trial) => check_orders(good_trial)?.dependences,
             Err(_) => Vec::new(),
         };
         let shared_dependences = dependences

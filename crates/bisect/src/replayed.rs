@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::probe::{collect_checksums, describe_misfit};
 use super::symptom::same_bits;
 use replay_engine::backend::ReplayError;
-use replay_engine::judge::{Accesses, TrustedReplay, find_order_dependences};
+use replay_engine::judge::{Accesses, TrustedReplay, check_orders};
 use replay_engine::trial::{AccessCheck, CheckedReplay, Failure, Outcome, Status, Trial};
 
 /// The replay of a variant.
@@ -24,7 +24,8 @@ impl VariantReplay {
         trial: &Trial,
         check: AccessCheck,
     ) -> Result<VariantReplay, ReplayError> {
-        let ordered = find_order_dependences(trial)?
+        let ordered = check_orders(trial)?
+            .dependences
             .into_iter()
             .map(|dependence| dependence.output)
             .collect();

@@ -81,6 +81,8 @@ struct JsonReplay<'a> {
     oracle: &'a [KnownCheck],
     gradients: Vec<CheckedGradient<'a>>,
     orders: &'a [OrderDependence],
+    /// The end of the call in another order, where it has no outputs to compare.
+    order_failure: Option<JsonFailure<'a>>,
     accesses: Option<AccessesTold<'a>>,
     against: Option<Against<'a>>,
     base_lacks: Option<&'a str>,
@@ -204,7 +206,8 @@ fn build_json_replay(entry: &ReportEntry) -> JsonReplay<'_> {
         captured_settings: &entry.captured_settings,
         oracle: &entry.oracle,
         gradients: checked_gradients(&entry.gradients),
-        orders: &entry.orders,
+        orders: &entry.orders.dependences,
+        order_failure: entry.orders.failure.as_ref().map(build_json_failure),
         accesses: entry.accesses.as_ref().map(build_json_accesses),
         against: entry.judgement.as_ref().map(|judgement| build_json_against(entry, judgement)),
         base_lacks: entry.base_lacks.as_deref(),

@@ -9,10 +9,10 @@ use super::text::{describe_failure, launch_shape};
 use replay_base::tensor::{DType, Dim, unravel_index};
 use replay_engine::judge::{
     Equivalence, GradientCheck, GradientPlace, GradientStory, GradientVerdict, ImpreciseBy,
-    Judgement, LaunchChange, OutputJudgement, ShadowShift, Story, StraightThrough, Verdict,
-    WrongBy, format_long_name,
+    Judgement, LaunchChange, OrderCheck, OutputJudgement, ShadowShift, Story, StraightThrough,
+    Verdict, WrongBy, format_long_name,
 };
-use replay_engine::trial::{OrderDependence, Probe, Status};
+use replay_engine::trial::{Failure, OrderDependence, Probe, Status};
 use replay_numerics::compare::Comparison;
 use replay_numerics::constants::FLIP_FACTOR;
 use replay_numerics::derivative::least_visible_error;
@@ -587,10 +587,29 @@ fn describe_order_extent(dependence: &OrderDependence) -> String {
     }
 }
 
-/// Two lines for each output with a dependence on the order of blocks and threads.
-pub(super) fn render_orders_text(dependences: &[OrderDependence]) -> Text {
+/// The end of the call in another order, where it has no outputs to compare.
+pub(super) fn describe_order_failure(failure: &Failure) -> String {
+    let words = describe_failure(failure);
+    if is_fault(failure) {
+        format!(
+            "fails in another order of blocks and threads, by a race or a missing barrier: {words}"
+        )
+    } else {
+        format!("not compared in other orders of blocks and threads: {words}")
+    }
+}
+
+/// Whether `failure` in another order shows a defect. A call may have no end there without one: its blocks may wait
+/// for earlier ones, as devices start them.
+pub(super) fn is_fault(failure: &Failure) -> bool {
+    matches!(failure, Failure::Fault { .. })
+}
+
+/// Two lines for each output with a dependence on the order of blocks and threads, or why none was found.
+pub(super) fn render_orders_text(orders: &OrderCheck) -> Text {
+    let OrderCheck { dependences, failure } = orders;
     let mut out = Text::new();
-    if dependences.is_empty() {
+    if dependences.is_empty() && failure.is_none() {
         return out;
     }
     out.section("orders");
@@ -601,6 +620,9 @@ pub(super) fn render_orders_text(dependences: &[OrderDependence]) -> Text {
             ReportLine::from("  ").column(BOLD, &dependence.output, width).and("  ").and(summary),
         );
         out.line(ReportLine::from(" ".repeat(width + 4)).and(numbers));
+    }
+    if let Some(failure) = failure {
+        out.line(format!("  {}", describe_order_failure(failure)));
     }
     out
 }

@@ -86,8 +86,10 @@ use std::time::Duration;
 
 use replay_bisect::Lineage;
 use replay_engine::environment::{RecordedSetting, RecordedVersion};
-use replay_engine::judge::{Accesses, GradientCheck, Judgement, KnownCheck, OutputPicture};
-use replay_engine::trial::{OrderDependence, Outcome};
+use replay_engine::judge::{
+    Accesses, GradientCheck, Judgement, KnownCheck, OrderCheck, OutputPicture,
+};
+use replay_engine::trial::Outcome;
 use replay_history::Commit;
 
 /// A commit, as reports name it.
@@ -122,8 +124,8 @@ pub struct ReportEntry {
     pub oracle: Vec<KnownCheck>,
     /// The declared gradients, compared with their loss.
     pub gradients: Vec<GradientCheck>,
-    /// Outputs with a dependence on the order of blocks and threads.
-    pub orders: Vec<OrderDependence>,
+    /// The replays in other orders of blocks and threads.
+    pub orders: OrderCheck,
     /// The wrong accesses to memory, if accesses were checked.
     pub accesses: Option<Accesses>,
     /// The trusted revision, if one was asked for.
@@ -243,7 +245,7 @@ fn create_sample_entry(status: replay_engine::trial::Status) -> ReportEntry {
         captured_settings: Vec::new(),
         oracle: Vec::new(),
         gradients: Vec::new(),
-        orders: Vec::new(),
+        orders: OrderCheck::default(),
         accesses: None,
         trusted: None,
         judgement: None,

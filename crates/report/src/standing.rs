@@ -7,7 +7,8 @@ use anstyle::Style;
 
 use super::accesses::{describe_access, describe_unchecked_side};
 use super::judgement::{
-    NON_FINITE, ORDER, format_place_phrase, order_lines, render_gradient_line, verdict_reason,
+    NON_FINITE, ORDER, describe_order_failure, format_place_phrase, is_fault, order_lines,
+    render_gradient_line, verdict_reason,
 };
 use super::numbers::format_noun_count;
 use super::spans::ReportLine;
@@ -183,12 +184,18 @@ fn assess_entry(entry: &ReportEntry) -> (Standing, Vec<Point>) {
         let reasons = vec![format!("{} {}", check.output, render_gradient_line(check).words())];
         Point { standing: Standing::Diverged, sentence, reasons }
     }));
-    points.extend(entry.orders.iter().map(|dependence| {
+    points.extend(entry.orders.dependences.iter().map(|dependence| {
         let [summary, place] = order_lines(dependence).map(|line| line.words());
         let reasons = vec![format!("{} {summary}: {place}", dependence.output)];
         let sentence = format!("{} {ORDER}", dependence.output);
         Point { standing: Standing::Diverged, sentence, reasons }
     }));
+    let failure = entry.orders.failure.as_ref();
+    points.extend(
+        failure
+            .filter(|failure| is_fault(failure))
+            .map(|failure| Point::new(Standing::Diverged, describe_order_failure(failure))),
+    );
     let accesses = entry.accesses.iter().flat_map(|entry_accesses| entry_accesses.failures());
     points.extend(accesses.map(|finding| {
         let sentence = describe_access(finding);
@@ -386,6 +393,8 @@ pub(super) fn list_missing_checks(entry: &ReportEntry) -> Vec<String> {
         .map(|check| format!("{}: {}", check.output, check.story.reason().unwrap_or_default()))
         .collect();
     lines.extend(entry.accesses.as_ref().and_then(describe_unchecked_side));
+    let failure = entry.orders.failure.as_ref().filter(|failure| !is_fault(failure));
+    lines.extend(failure.map(describe_order_failure));
     if let Some(judgement) = &entry.judgement {
         let reason = judgement.without_shadow.iter();
         lines.extend(reason.map(|reason| format!("wrong is not told from imprecise: {reason}")));

@@ -2,8 +2,8 @@
 
 use replay_engine::backend::ReplayError;
 use replay_engine::judge::{
-    AccessStory, Finding, FindingKind, Judgement, Verdict, check_gradients, check_trial_accesses,
-    find_order_dependences, has_same_output_bits, judge_trial,
+    AccessStory, Finding, FindingKind, Judgement, Verdict, check_gradients, check_orders,
+    check_trial_accesses, has_same_output_bits, judge_trial,
 };
 use replay_engine::trial::{AccessCheck, Failure, Outcome, Status, Trial};
 use replay_runtime::report::FoundKind;
@@ -124,7 +124,7 @@ fn findings_alone(trial: &Trial, wanted: Option<&FindingKind>) -> Result<Judged,
         findings.extend(checks.iter().filter_map(|check| Finding::of_gradient(check, trial)));
     }
     if wanted.map_or(findings.is_empty(), |wanted| *wanted == FindingKind::OrderDependent) {
-        let orders = find_order_dependences(trial)?;
+        let orders = check_orders(trial)?.dependences;
         findings.extend(orders.iter().map(|order| Finding::of_order(order, trial)));
     }
     Ok(Judged::Findings(findings))

@@ -1307,6 +1307,8 @@ class NewSources:
     oracle: tuple[KnownCheck, ...]
     gradients: tuple[GradientCheck, ...]
     orders: tuple[OrderDependence, ...]
+    order_failure: ReplayFailure | None
+    """The end of the call in another order, where it has no outputs to compare."""
     accesses: Accesses | None
     against: Against | None
     base_lacks: str | None
@@ -1694,6 +1696,8 @@ class Replay:
     oracle: tuple[KnownCheck, ...]
     gradients: tuple[GradientCheck, ...]
     orders: tuple[OrderDependence, ...]
+    order_failure: ReplayFailure | None
+    """The end of the call in another order, where it has no outputs to compare."""
     accesses: Accesses | None
     against: Against | None
     base_lacks: str | None

@@ -1,7 +1,7 @@
 //! Judgements on trials: free functions over measurements and `numerics`.
 //!
 //! [`judge_trial`] compares two trials, [`check_captured`] one with its fixture's outputs, [`check_gradients`] holds
-//! declared gradients against their loss, [`find_order_dependences`] looks for races. Results are remembered by
+//! declared gradients against their loss, [`check_orders`] looks for races. Results are remembered by
 //! content, like the trials themselves. The functions ask a variant for its abilities, and do not know
 //! the machine below it.
 
@@ -56,7 +56,7 @@ pub use self::gradcheck::{
 pub use self::gradient_story::{GradientStory, SpoiltInput, UncheckedGradient, format_long_name};
 pub use self::known::{Imprecision, KnownCheck, check_captured, check_oracle, has_captured_bits};
 pub use self::launches::{LaunchChange, diff_launches};
-pub use self::orders::find_order_dependences;
+pub use self::orders::{OrderCheck, check_orders};
 use self::pair::Pair;
 pub use self::pictures::{OutputPicture, draw_output_pictures};
 pub use self::runs::{
@@ -249,7 +249,7 @@ fn add_output_judgements(
 ) -> Result<Judgement, ReplayError> {
     // Nothing is measured where the bits are the same each time and in every order.
     let is_steady = has_steady_bits(base)? && has_steady_bits(got)?;
-    if is_steady && judgement.has_same_bits() && find_order_dependences(got)?.is_empty() {
+    if is_steady && judgement.has_same_bits() && check_orders(got)?.dependences.is_empty() {
         return Ok(judgement.with_identical_outputs());
     }
     // Whether there are shadows is asked later.

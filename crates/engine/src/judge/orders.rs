@@ -1,35 +1,61 @@
 //! Whether outputs depend on the order of blocks and threads.
 
+use serde::{Deserialize, Serialize};
+
 use crate::backend::{Ability, Mode, ReplayError, Variant};
-use crate::trial::{ORDERS, OrderDependence, Outcome, Status, Trial};
-use crate::worker::{Ending, Run};
+use crate::trial::{Failure, ORDERS, OrderDependence, Outcome, Status, Trial, failure_of};
+use crate::worker::Run;
 use replay_base::summary::{POISON_A, summarize_tensor};
 use replay_runtime::cpu::order::Order;
 
-/// The outputs of `trial` that depend on the order of blocks and threads; none if it did not
-/// complete. Where other orders give the same bits, nothing else is replayed.
+/// The replays in other orders of blocks and threads.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct OrderCheck {
+    /// The outputs that depend on the order.
+    pub dependences: Vec<OrderDependence>,
+    /// The end of the call in another order, where it has no outputs to compare.
+    pub failure: Option<Failure>,
+}
+
+/// Replays `trial` in other orders, if it completed. Where they give the same bits, nothing else is replayed.
 ///
 /// # Errors
 /// [`ReplayError`] if the machine or the fixture is at fault.
-pub fn find_order_dependences(trial: &Trial) -> Result<Vec<OrderDependence>, ReplayError> {
+pub fn check_orders(trial: &Trial) -> Result<OrderCheck, ReplayError> {
     let outcome = trial.outcome()?;
     let Some(variant) = trial.variant()?.filter(|_| outcome.status == Status::Completed) else {
-        return Ok(Vec::new());
+        return Ok(OrderCheck::default());
     };
     trial.lab().remember(&trial.key_of("orders")?, || {
         if !variant.for_noise().can(Ability::Order) {
-            return Ok(Vec::new());
+            return Ok(OrderCheck::default());
         }
         // A reference with other orders has bits of its own.
         let by_bits = variant.reference().is_none() && trial.known_noise()?.is_none();
-        if by_bits && same_in_all_orders(trial, variant)? {
-            return Ok(Vec::new());
+        let bits = if by_bits { compare_bits(trial, variant)? } else { OrderedBits::Differ };
+        match bits {
+            OrderedBits::Same => Ok(OrderCheck::default()),
+            OrderedBits::Failed(failure) => {
+                Ok(OrderCheck { dependences: Vec::new(), failure: Some(failure) })
+            }
+            OrderedBits::Differ => {
+                let noises = trial.noise()?.into_iter();
+                let dependences = noises.filter_map(|noise| noise.order).collect();
+                Ok(OrderCheck { dependences, failure: None })
+            }
         }
-        Ok(trial.noise()?.into_iter().filter_map(|noise| noise.order).collect())
     })
 }
 
-fn same_in_all_orders(trial: &Trial, variant: &dyn Variant) -> Result<bool, ReplayError> {
+/// The bits of the outputs in other orders, beside those in the order of the indices.
+enum OrderedBits {
+    Same,
+    Differ,
+    /// In one of them the call has no outputs.
+    Failed(Failure),
+}
+
+fn compare_bits(trial: &Trial, variant: &dyn Variant) -> Result<OrderedBits, ReplayError> {
     let _span = tracing::info_span!("orders", message = trial.fixture().name);
     let outcome = trial.outcome()?;
     // Each replay of a program takes a process, and the opposite order turns every pair around.
@@ -40,18 +66,23 @@ fn same_in_all_orders(trial: &Trial, variant: &dyn Variant) -> Result<bool, Repl
     // Blocks that wait for earlier ones come to no end in any other order, each as late as the first.
     let (first, others) = modes.split_at(1);
     for part in [first, others] {
-        let mut go_on = true;
+        let mut failure = None;
         let mut all_same = true;
         variant.run_each(part, variant.at_once(None), &mut |_, run| {
-            go_on &= !matches!(run.ending, Ending::TimedOut(..));
-            all_same &= has_outputs_of(&run, outcome);
+            match failure_of(&run.ending) {
+                Some(end) => failure = Some(end),
+                None => all_same &= has_outputs_of(&run, outcome),
+            }
             Ok(())
         })?;
-        if !all_same || !go_on {
-            return Ok(all_same);
+        if let Some(failure) = failure {
+            return Ok(OrderedBits::Failed(failure));
+        }
+        if !all_same {
+            return Ok(OrderedBits::Differ);
         }
     }
-    Ok(true)
+    Ok(OrderedBits::Same)
 }
 
 /// Whether all outputs of `run` have the bits of `outcome`.

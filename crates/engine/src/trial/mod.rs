@@ -36,6 +36,7 @@ pub use self::lab::{Lab, PlacedSources};
 pub use self::measurement::{Measurement, Nondeterminism, OutputNoise, Probe};
 pub(crate) use self::measurement::{ORDERS, convert_numerics_error, list_noise_modes};
 pub use self::order::OrderDependence;
+pub(crate) use self::outcome::failure_of;
 pub use self::outcome::{Failure, Outcome, OutputRecord, Slices, Status};
 use self::steps::OutputSteps;
 pub(crate) use self::steps::{StepReach, steps_between};

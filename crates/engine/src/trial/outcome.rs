@@ -341,7 +341,7 @@ impl Slices {
     }
 }
 
-pub(super) fn failure_of(ending: &Ending) -> Option<Failure> {
+pub(crate) fn failure_of(ending: &Ending) -> Option<Failure> {
     match ending {
         Ending::Completed => None,
         Ending::Fault(fault) => Some(Failure::Fault { fault: fault.clone() }),

@@ -12,7 +12,7 @@ use super::shell::{Mood, PageHead, render_badge, render_page, render_refusals};
 use super::table::render_table;
 use super::words::render_revision;
 use super::{findings, launches, outputs, replay};
-use replay_engine::judge::{Accesses, Judgement, OutputPicture, Verdict};
+use replay_engine::judge::{Accesses, Judgement, OrderCheck, OutputPicture, Verdict};
 
 /// A comparison of two revisions on one fixture.
 pub struct Compared {
@@ -43,7 +43,7 @@ impl Compared {
             captured_settings: Vec::new(),
             oracle: Vec::new(),
             gradients: Vec::new(),
-            orders: Vec::new(),
+            orders: OrderCheck::default(),
             accesses: self.accesses.clone(),
             trusted: self.base.clone(),
             judgement: Some(self.judgement.clone()),

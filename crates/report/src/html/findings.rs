@@ -4,14 +4,13 @@ use maud::{Markup, html};
 
 use super::super::SnapshotCheck;
 use super::super::accesses::{access_lines, gone_lines};
-use super::super::judgement::{order_lines, render_gradient_line};
+use super::super::judgement::{describe_order_failure, order_lines, render_gradient_line};
 use super::super::numbers::format_noun_count;
 use super::super::spans::ReportLine;
 use super::super::style::BOLD;
 use super::shell::{Mood, render_badge};
 use super::words::{render_line, render_line_list};
-use replay_engine::judge::{Accesses, GradientCheck, GradientVerdict};
-use replay_engine::trial::OrderDependence;
+use replay_engine::judge::{Accesses, GradientCheck, GradientVerdict, OrderCheck};
 
 /// The gradients beside their loss.
 pub(super) fn render_gradients_table(checks: &[GradientCheck]) -> Markup {
@@ -38,9 +37,9 @@ pub(super) fn gradient_mood(verdict: GradientVerdict) -> Mood {
     }
 }
 
-/// The outputs with a dependence on the order of blocks and threads.
-pub(super) fn render_order_dependences(dependences: &[OrderDependence]) -> Markup {
-    let lines = dependences.iter().map(|dependence| {
+/// The outputs with a dependence on the order of blocks and threads, or why none was found.
+pub(super) fn render_orders(orders: &OrderCheck) -> Markup {
+    let lines = orders.dependences.iter().map(|dependence| {
         let [summary, numbers] = order_lines(dependence);
         ReportLine::with_style(BOLD, &dependence.output)
             .and(" ")
@@ -48,6 +47,8 @@ pub(super) fn render_order_dependences(dependences: &[OrderDependence]) -> Marku
             .and(". ")
             .and(numbers)
     });
+    let failure = orders.failure.iter().map(|failure| describe_order_failure(failure).into());
+    let lines = lines.chain(failure);
     render_titled_list("Orders of blocks and threads", &lines.collect::<Vec<_>>())
 }
 

@@ -141,7 +141,7 @@ pub(super) fn render_entry_section(number: usize, entry: &ReportEntry) -> Markup
             (outputs::render_captured_checks(&entry.captured))
             @if entry.judgement.is_none() { (outputs::render_replay_pictures(&outcome.outputs, &entry.pictures)) }
             (findings::render_gradients_table(&entry.gradients))
-            (findings::render_order_dependences(&entry.orders))
+            (findings::render_orders(&entry.orders))
             (findings::render_access_findings(entry.accesses.as_ref()))
             (findings::render_snapshot_check(entry.snapshot.as_ref()))
             (outputs::render_outputs_table(outcome))
