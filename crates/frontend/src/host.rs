@@ -13,7 +13,7 @@ use super::source::Source;
 use super::{FrontendError, LaunchSite, Precision, Symbols, Translated};
 use super::{
     bounds, brackets, byte_counts, double_twins, escape_c_string, in_place, native_sizes,
-    packed_casts, ptx, shadow, shared, size_assertions, symbols, typenames, unsupported,
+    plain_integers, ptx, shadow, shared, size_assertions, symbols, typenames, unsupported,
     void_casts,
 };
 
@@ -93,7 +93,7 @@ pub(super) fn translate_host_source(
     let mut plain_integers = HashSet::new();
     if precision == Precision::Shadow {
         if symbols.packs() {
-            plain_integers = packed_casts::find_plain_integers(source.text, &tokens, &items);
+            plain_integers = plain_integers::find_plain_integers(source.text, &tokens, &items);
         }
         declarations = collect_declarations(source.text, &tokens);
         shared_bytes = collect_shared_bytes(source.text, &tokens);

@@ -39,6 +39,7 @@ mod packed_casts;
 mod parameter_access;
 mod parameter_reader;
 mod parameter_uses;
+mod plain_integers;
 mod ptx;
 mod reachability;
 mod shadow;
