@@ -7,7 +7,7 @@
 
 mod compilers;
 mod families;
-mod inputs;
+pub mod inputs;
 mod matrix;
 mod narrow;
 mod public;

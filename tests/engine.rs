@@ -15,6 +15,7 @@ mod once;
 mod parts;
 mod project;
 mod public;
+mod random_kernels;
 mod same_bits;
 mod series;
 mod several_sources;

@@ -12,7 +12,7 @@ use super::project::{Machine, Project, elements};
 use super::{FAULTS, VALUES, failures};
 
 /// The cases of `text`, each with the outputs `out` and `real`.
-fn open_cases(text: &str) -> Project {
+pub(super) fn open_cases(text: &str) -> Project {
     let tables = "[outputs.out]\ndtype = \"i64\"\nshape = [4096]\n\
                   [outputs.real]\ndtype = \"f32\"\nshape = [4096]\n";
     Project::new(text, "(long long*)out, real", tables, &[])
@@ -29,7 +29,7 @@ static INLINED: LazyLock<Project> = LazyLock::new(|| open_cases(include_str!("in
 static ODD: LazyLock<Project> = LazyLock::new(|| open_cases(include_str!("inlined_odd.cu")));
 
 /// The kernels of `text` and why each keeps stacks, if it does.
-fn forms(text: &str) -> Vec<(String, Option<String>)> {
+pub(super) fn forms(text: &str) -> Vec<(String, Option<String>)> {
     let unit = SourceUnit { path: "cases.cu", text };
     let made = translate_for_host(&unit, &scan_symbols(&[unit]), Precision::Native, Threads::Lanes)
         .unwrap();
