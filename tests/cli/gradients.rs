@@ -750,6 +750,17 @@ fn a_shadow_that_no_rounding_brings_near_the_output_convicts_no_gradient() {
 }
 
 #[test]
+fn a_loss_that_no_rounding_brings_near_its_shadow_convicts_no_gradient() {
+    let env = project(&KERNEL.replace("*loss += ", "*loss += (sizeof(x[0]) + 1 == 9 ? -3 : 1) * "));
+    insta::assert_snapshot!(told(&env.replay(&["gradcheck", "fixtures/tiny"])), @"
+      y  agrees with float32 differences of loss to within 1 %; small errors do not show: the float64 shadow is none: no rounding explains how far it lies off: loss is -9e1 in it, and 3e1 in the output
+
+    unchecked: no gradient is far from differences of the native loss
+    [0]
+    ");
+}
+
+#[test]
 fn a_shadow_that_ends_early_says_how_and_what_it_printed_last() {
     let end = "*loss = 0.0f;\n    if (sizeof(x[0]) + 1 == 9) {\n        puts(\"no wide path\");\n        \
                fflush(stdout);\n        exit(3);\n    }";

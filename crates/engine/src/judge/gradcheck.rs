@@ -875,24 +875,29 @@ impl GradientCheck {
     }
 }
 
-/// Why the shadow's gradient says nothing of the native one, though it does not match the loss: no rounding explains how
-/// far it lies off.
+/// Why the shadow says nothing of the native gradient, though its own does not match the loss: no rounding explains how
+/// far the gradient or the loss lies off in it.
 fn find_far_shadow(
     check: &GradientCheck,
     native: &Measurement,
     shadow: &Run,
 ) -> Result<Option<UncheckedGradient>, ReplayError> {
-    let name = check.output.as_str();
-    let outputs = native.run.output(name).zip(shadow.output(name));
-    let Some((output, shadow)) = outputs.filter(|_| check.story == GradientStory::Mismatch) else {
+    if check.story != GradientStory::Mismatch {
         return Ok(None);
-    };
-    let noise = NoiseRef { base: native.noise_of(name), got: None };
-    let rounding = native.noise_summary(name).relative_l2;
-    let fault = find_unexplained(&output, &shadow, &noise, rounding).map_err(NumericsError::from);
-    let fault = convert_numerics_error(fault)?;
-    let words = fault.map(|fault| describe_far(name, &fault, output.shape));
-    Ok(words.map(UncheckedGradient::FarShadow))
+    }
+    for name in [&check.output].into_iter().chain(&check.of) {
+        let Some((output, shadow)) = native.run.output(name).zip(shadow.output(name)) else {
+            continue;
+        };
+        let noise = NoiseRef { base: native.noise_of(name), got: None };
+        let rounding = native.noise_summary(name).relative_l2;
+        let fault = find_unexplained(&output, &shadow, &noise, rounding);
+        if let Some(fault) = convert_numerics_error(fault.map_err(NumericsError::from))? {
+            let words = describe_far(name, &fault, output.shape);
+            return Ok(Some(UncheckedGradient::FarShadow(words)));
+        }
+    }
+    Ok(None)
 }
 
 /// `check` without a place.

@@ -64,15 +64,20 @@ fn find_far_twin(
 /// `y is NaN at [3] in it, and 0.25 in the output`.
 fn describe_non_finite(name: &str, fault: &TwinFault, shape: &[usize]) -> String {
     let TwinFault { index, output, shadow } = fault;
-    let index = unravel_index(*index, shape);
-    format!("{name} is {shadow} at {index:?} in it, and {output} in the output")
+    let place = describe_element(*index, shape);
+    format!("{name} is {shadow}{place} in it, and {output} in the output")
+}
+
+/// ` at [1, 2]`; nothing of a scalar.
+fn describe_element(index: usize, shape: &[usize]) -> String {
+    if shape.is_empty() { String::new() } else { format!(" at {:?}", unravel_index(index, shape)) }
 }
 
 /// The words for a shadow further off than any rounding.
 pub(super) fn describe_far(name: &str, fault: &TwinFault, shape: &[usize]) -> String {
     let TwinFault { index, output, shadow } = fault;
-    let index = unravel_index(*index, shape);
+    let place = describe_element(*index, shape);
     format!(
-        "no rounding explains how far it lies off: {name} is {shadow:e} at {index:?} in it, and {output:e} in the output"
+        "no rounding explains how far it lies off: {name} is {shadow:e}{place} in it, and {output:e} in the output"
     )
 }
