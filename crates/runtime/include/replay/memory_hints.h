@@ -60,6 +60,16 @@ REPLAY_CACHE_HINTS(replay_rt::pack_ulonglong2)
 REPLAY_CACHE_HINTS(float)
 #endif
 
+#ifdef REPLAY_SHADOW
+// Through a cast of integers to a pack of them.
+#define REPLAY_LOAD_PACK(NAME)                                        \
+  template <class Pack>                                               \
+  auto NAME(const replay_rt::integers_as_packs<Pack>& address) { return *address; }
+REPLAY_LOAD_PACK(__ldg) REPLAY_LOAD_PACK(__ldcg) REPLAY_LOAD_PACK(__ldca)
+REPLAY_LOAD_PACK(__ldcs) REPLAY_LOAD_PACK(__ldlu) REPLAY_LOAD_PACK(__ldcv)
+#undef REPLAY_LOAD_PACK
+#endif
+
 inline void __prefetch_global_l1(const void*) {}
 inline void __prefetch_global_l2(const void*) {}
 

@@ -38,6 +38,8 @@ struct pointed_to { using type = void; };
 template <class T>
 struct pointed_to<T*> { using type = std::remove_cv_t<T>; };
 template <class T>
+struct pointed_to<T* __restrict__> { using type = std::remove_cv_t<T>; };
+template <class T>
 using pointed = typename pointed_to<std::decay_t<T>>::type;
 
 /// `reinterpret_cast<To>` of anything, written as `what` at a place of the sources. Integers seen as integers stay as

@@ -123,6 +123,7 @@ class integers_as_packs {
 /// numbers by their size, so that they fit.
 template <class T> struct pack_pointee;
 template <class T> struct pack_pointee<T*> { using type = T; };
+template <class T> struct pack_pointee<T* __restrict__> { using type = T; };
 template <class To, bool Generic>
 struct pack_cast {
   shadow_place at;

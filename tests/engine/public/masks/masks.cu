@@ -41,7 +41,7 @@ __global__ void gather_kernel(T* y, const T* x, const int* places, int n4) {
   if (i >= n4) return;
   y[4 * i] = x[reinterpret_cast<const int4*>(places)[i].x];
   auto rest = reinterpret_cast<const int4*>(places) + i;
-  int4 place = *rest;
+  int4 place = __ldg(rest);
   y[4 * i + 1] = x[place.y];
   y[4 * i + 2] = x[place.z];
   y[4 * i + 3] = x[(*rest).w];

@@ -11,7 +11,7 @@
         int i = blockIdx.x * blockDim.x + threadIdx.x;                          \
         if (i < n) change(&y[i % 16], x[i] / 3.0f * FACTOR);                    \
     }
-__device__ __forceinline__ void max_by_words(float* address, float value) {
+__device__ __forceinline__ void max_by_words(float* __restrict__ address, float value) {
     const int signed_bits = __float_as_int(value);
     unsigned int bits = __float_as_uint(value);
     int* words = (int*)address;
