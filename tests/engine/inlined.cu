@@ -155,6 +155,17 @@ __global__ void groups_kernel(long long* out, float* real, int rows) {
 }
 static void case_groups(long long* out, float* real) { clear(out, real), groups_kernel<<<3, dim3(16, 8)>>>(out, real, 10); }
 
+__global__ void places_kernel(long long* out, float* real) {
+  auto block = cg::this_thread_block();
+  const int t = block.thread_index().x + block.group_dim().x * block.thread_index().y;
+  __shared__ float own[96];
+  own[t] = number(t + block.group_index().x);
+  block.sync();
+  note(out, t);
+  real[block.group_index().x * block.size() + t] = own[(t + 5) % block.size()];
+}
+static void case_places(long long* out, float* real) { clear(out, real), places_kernel<<<3, dim3(32, 3)>>>(out, real); }
+
 // Nothing waits in the following.
 
 __global__ void elements_kernel(long long* out, float* real, int n) {

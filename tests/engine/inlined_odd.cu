@@ -397,3 +397,19 @@ static void case_turn(long long*, float* real) {
   cudaMemset(real, 0, 4096 * sizeof(float));
   turn_kernel<<<5, 37>>>(real, Step{{1, 2, 3}, 4}, 170, real);
 }
+
+// A group that goes to a function, too.
+#include <cooperative_groups.h>
+__device__ int rank_in(const cooperative_groups::thread_block& block) { return block.thread_rank(); }
+__global__ void group_kernel(float* real) {
+  namespace cg = cooperative_groups;
+  auto block = cg::this_thread_block();
+  __shared__ float own[64];
+  own[rank_in(block)] = bias(block.thread_rank() % 3);
+  block.sync();
+  real[block.thread_rank()] = own[63 - block.thread_rank()];
+}
+static void case_group(long long*, float* real) {
+  cudaMemset(real, 0, 4096 * sizeof(float));
+  group_kernel<<<1, 64>>>(real);
+}

@@ -877,8 +877,8 @@ template <typename T> __device__ T least_of_warp_replay(T value) {
 const THREAD_RANK: &str = "(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z))";
 const THREAD_COUNT: &str = "(blockDim.x * blockDim.y * blockDim.z)";
 
-/// `words` with groups of a whole block and of whole warps replaced by what they stand for. Other uses of groups stay, and
-/// wait.
+/// `words` with groups of a whole block and of whole warps replaced by what they stand for; unchanged if there are other
+/// uses of them.
 fn replace_groups(words: Vec<Word>) -> Vec<Word> {
     let mut blocks: BTreeSet<String> = BTreeSet::new();
     let mut warps: BTreeSet<String> = BTreeSet::new();
@@ -971,6 +971,18 @@ fn replace_groups(words: Vec<Word>) -> Vec<Word> {
                 replace(&mut out, at, THREAD_RANK);
                 at += 5;
             }
+            [block, ".", "thread_index", "(", ")", ..] if blocks.contains(*block) => {
+                replace(&mut out, at, "threadIdx");
+                at += 5;
+            }
+            [block, ".", "group_index", "(", ")", ..] if blocks.contains(*block) => {
+                replace(&mut out, at, "blockIdx");
+                at += 5;
+            }
+            [block, ".", "group_dim" | "dim_threads", "(", ")", ..] if blocks.contains(*block) => {
+                replace(&mut out, at, "blockDim");
+                at += 5;
+            }
             [block, ".", "size" | "num_threads", "(", ")", ..] if blocks.contains(*block) => {
                 replace(&mut out, at, THREAD_COUNT);
                 at += 5;
@@ -1018,6 +1030,10 @@ fn replace_groups(words: Vec<Word>) -> Vec<Word> {
                 at += 1;
             }
         }
+    }
+    // A group that is asked for something else has to be there.
+    if out.iter().any(|word| blocks.contains(&word.text) || warps.contains(&word.text)) {
+        return words;
     }
     out
 }
