@@ -196,7 +196,7 @@ fn kernels_in_loops() -> Result<BTreeSet<String>> {
     let is_loop = |form: &KernelForm| match form.threads {
         ThreadForm::Block { .. } => true,
         ThreadForm::Stacks { .. } => false,
-        // Atomics, for one, leave such a kernel as it is.
+        // References as parameters, for one, leave such a kernel as it is.
         ThreadForm::InTurn => {
             let head = lines[form.line..].iter().take_while(|line| !line.trim_end().ends_with(';'));
             head.into_iter().any(|line| line.contains("threads_in_turn"))

@@ -267,4 +267,16 @@ __global__ void write_after_fold_kernel(float* p, int n) {
   if (threadIdx.x == 41) p[1000 * sum] = 1;
 }
 static void case_write_after_fold(const float*, float* out) { write_after_fold_kernel<<<1, 64>>>(out, 1); }
+
+// Threads that let others run in front of an atomic; the first fault of all is one of theirs, or of a later thread.
+__global__ void write_after_atomics_kernel(float* p, int who) {
+  for (int k = 0; k < 3; k++) atomicAdd(&p[k], 1.0f);
+  if (threadIdx.x == who) p[1000 * who] = 1;
+}
+static void case_write_of_a_thread_that_let_others_run(const float*, float* out) {
+  write_after_atomics_kernel<<<1, 300>>>(out, 85);
+}
+static void case_write_behind_a_thread_that_let_others_run(const float*, float* out) {
+  write_after_atomics_kernel<<<1, 300>>>(out, 87);
+}
 static void case_exception_of_no_class(const float*, float*) { throw 3; }

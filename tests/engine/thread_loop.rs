@@ -28,6 +28,8 @@ static INLINED: LazyLock<Project> = LazyLock::new(|| open_cases(include_str!("in
 
 static ODD: LazyLock<Project> = LazyLock::new(|| open_cases(include_str!("inlined_odd.cu")));
 
+static YIELDS: LazyLock<Project> = LazyLock::new(|| open_cases(include_str!("yields.cu")));
+
 /// The kernels of `text` and why each keeps stacks, if it does.
 pub(super) fn forms(text: &str) -> Vec<(String, Option<String>)> {
     let unit = SourceUnit { path: "cases.cu", text };
@@ -84,6 +86,18 @@ fn every_kernel_that_waits_for_lanes_at_statements_takes_turns() {
 #[test]
 fn turns_are_those_of_threads_with_stacks() {
     assert_same_as_with_stacks(&TURNS);
+}
+
+#[test]
+fn threads_in_turn_that_let_others_run_have_the_turns_and_bits_of_stacks() {
+    let unit = SourceUnit { path: "cases.cu", text: include_str!("yields.cu") };
+    let made =
+        translate_for_host(&unit, &scan_symbols(&[unit]), Precision::Native, Threads::Blocks)
+            .unwrap();
+    let loops = ["threads_in_turn<false, true>", "threads_in_turn<true, true>"];
+    let count: usize = loops.iter().map(|of| made.text.matches(of).count()).sum();
+    assert_eq!(count, made.kernels.len());
+    assert_same_as_with_stacks(&YIELDS);
 }
 
 #[test]
@@ -161,6 +175,8 @@ fn faults_in_thread_loop_are_named_as_with_stacks() {
     insta::assert_snapshot!(failures("write_after_barrier"), @"out-of-bounds access in write_after_barrier_kernel, block [0, 0, 0], thread [9, 0, 0]: 3960 bytes past the end of out (40 bytes)");
     insta::assert_snapshot!(failures("fold_or_barrier"), @"barrier never reached in fold_or_barrier_kernel, block [0, 0, 0], thread [59, 0, 0]: threads 0, 2..5, 6..9, 10..13, 14..17, 18..21, 22..25, 26..29, 30..33, 34, 36, 38..41, 42..45, 46..49, 50..53, 54..57, 58..60 for the lanes 0xffffffff of its warp at src/cases.cu:259; threads 1, 5, 9, 13, 17, 21, 25, 29, 33, 37, 41, 45, 49, 53, 57 at the barrier at src/cases.cu:257; threads 35 ended");
     insta::assert_snapshot!(failures("write_after_fold"), @"out-of-bounds access in write_after_fold_kernel, block [0, 0, 0], thread [41, 0, 0]: 127960 bytes past the end of out (40 bytes)");
+    insta::assert_snapshot!(failures("write_of_a_thread_that_let_others_run"), @"out-of-bounds access in write_after_atomics_kernel, block [0, 0, 0], thread [85, 0, 0]: 339960 bytes past the end of out (40 bytes)");
+    insta::assert_snapshot!(failures("write_behind_a_thread_that_let_others_run"), @"out-of-bounds access in write_after_atomics_kernel, block [0, 0, 0], thread [87, 0, 0]: 347960 bytes past the end of out (40 bytes)");
 }
 
 #[test]

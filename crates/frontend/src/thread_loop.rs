@@ -243,13 +243,11 @@ fn choose_kernel_form<'t>(
     let text = source.text;
     let is_barrier = |token: &Token| token.is_spelled(text, "__syncthreads");
     if shuffles.folds.is_empty() && !tokens[item.body.clone()].iter().any(is_barrier) {
-        let atomics = yield_points::find_yielding_statements(text, tokens, facts, item, &[]);
-        if let Some(refusal) = names::find_wait(text, tokens, facts, item, shuffles, &atomics) {
+        if let Some(refusal) = names::find_wait(text, tokens, facts, item, shuffles) {
             return KernelPlan::Stacks(refusal);
         }
-        // Atomics let other threads run: each keeps a stack.
-        let is_loop = atomics.is_empty() && checked.is_ok();
-        let plan = is_loop.then(|| in_turn::plan_in_turn_loop(text, tokens, facts, item)).flatten();
+        let plan =
+            checked.ok().and_then(|()| in_turn::plan_in_turn_loop(text, tokens, facts, item));
         return KernelPlan::InTurn(plan);
     }
     match checked.and_then(|()| plan::plan_kernel(text, tokens, facts, item, shuffles, lanes)) {

@@ -236,6 +236,7 @@ pub struct Abi {
     pub cluster_wait: unsafe extern "C" fn(CallSite),
     pub is_cooperative: unsafe extern "C" fn() -> u32,
     pub whole_block: unsafe extern "C" fn(usize, usize, *mut BlockThreads),
+    pub rest_of_block: unsafe extern "C" fn(*mut BlockThreads),
     pub block_turns: unsafe extern "C" fn(usize, *mut BlockThreads, *mut WarpTurn),
     pub turn_barrier: unsafe extern "C" fn(u32, u32, CallSite, *mut WarpTurn),
     pub turn_fold: unsafe extern "C" fn(*const FoldWait, *mut WarpTurn),
@@ -339,8 +340,7 @@ pub struct BlockState {
     pub cluster: [u32; 3],
     /// The block's rank in its cluster.
     pub cluster_rank: u32,
-    /// The running thread, in a kernel in thread-loop form; null in other kernels, where `threadIdx`
-    /// tells it.
+    /// The running thread, in a kernel that runs several by one call; null in other kernels, where `threadIdx` tells it.
     pub running: *const BlockThread,
     /// The linear index of the current thread in its block; not kept up in thread-loop form.
     pub linear_thread: u32,
@@ -351,6 +351,8 @@ pub struct BlockState {
     /// The weight of possibly waiting operations since the last yield; see
     /// `may_be_waiting` in `include/replay/thread.h`.
     pub restless: u32,
+    /// How often a thread in a loop over the rest of its block has let others run.
+    pub yields: u32,
 }
 
 /// `replay_bind(abi, bytes of it, rounding)`: returns 0 unless the sizes disagree.

@@ -67,6 +67,7 @@ pub static TABLE: Abi = Abi {
     cluster_wait: cpu::cluster_wait,
     is_cooperative: cpu::is_cooperative,
     whole_block: cpu::whole_block,
+    rest_of_block: cpu::rest_of_block,
     block_turns: cpu::block_turns,
     turn_barrier: cpu::turn_barrier,
     turn_fold: cpu::turn_fold,

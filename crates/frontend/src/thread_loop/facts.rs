@@ -28,8 +28,10 @@ pub(crate) struct Facts {
     function_files: Vec<(String, String, BTreeSet<String>)>,
     /// The names whose mention may make a thread wait.
     waiting: BTreeSet<String>,
-    /// Those of them that lead to another word than a macro that leaves its statement.
+    /// Those of them that lead to a wait for another thread.
     waiting_for_threads: BTreeSet<String>,
+    /// The names whose mention may let other threads run in between.
+    yielding: BTreeSet<String>,
     /// The names whose mention may ask for a thread's index.
     asking: BTreeSet<String>,
 }
@@ -125,9 +127,16 @@ pub(super) fn is_waiting_function(word: &str) -> bool {
     WAITING.contains(&word) || word == LEAVES_STATEMENT || prefixed && word != "__cluster_dims__"
 }
 
-/// Whether `word` makes a thread wait for others by itself.
-fn waits_for_threads(word: &str) -> bool {
-    is_waiting_function(word) && word != LEAVES_STATEMENT
+/// Whether `word` is a function of CUDA's that lets others run now and then, and else waits for nobody: an atomic, or a
+/// fence.
+fn is_yielding_function(word: &str) -> bool {
+    let word = word.strip_suffix("_block").or(word.strip_suffix("_system")).unwrap_or(word);
+    let is_operation = |operation| {
+        let operations =
+            ["Add", "Sub", "Min", "Max", "And", "Or", "Xor", "Exch", "Inc", "Dec", "CAS"];
+        operations.contains(&operation)
+    };
+    word == "__threadfence" || word.strip_prefix("atomic").is_some_and(is_operation)
 }
 
 /// How a name leads to a wait: the names behind it, each mentioned by the one before.
@@ -223,7 +232,8 @@ impl Facts {
     /// Follows the names; to be called once all sources have been added.
     pub(crate) fn finish(&mut self) {
         self.waiting = self.reaching(is_waiting_function);
-        self.waiting_for_threads = self.reaching(waits_for_threads);
+        self.waiting_for_threads = self.reaching(|word| self.waits_for_threads_itself(word));
+        self.yielding = self.reaching(is_yielding_function);
         self.asking = self.reaching(|word| word == THREAD_INDEX);
         let waiting = &self.waiting;
         self.function_files.retain(|(_, _, names)| !names.is_disjoint(waiting));
@@ -323,18 +333,38 @@ impl Facts {
         is_waiting_function(word) || self.waiting.contains(word)
     }
 
-    /// The same without macros that may leave their statement.
+    /// Whether a kernel with `word` in it may wait for another thread.
     pub(crate) fn waits_for_threads(&self, word: &str) -> bool {
-        waits_for_threads(word) || self.waiting_for_threads.contains(word)
+        self.waits_for_threads_itself(word) || self.waiting_for_threads.contains(word)
     }
 
-    /// The shortest way to a wait from `word`, a word with [`Facts::waits`].
+    /// Whether `word` makes a thread wait for others, other than by the names in its definition.
+    fn waits_for_threads_itself(&self, word: &str) -> bool {
+        let is_own_atomic = word.starts_with("atomic") && self.mentions.contains_key(word);
+        let waits = !is_yielding_function(word) && !is_own_atomic;
+        is_waiting_function(word) && word != LEAVES_STATEMENT && waits
+    }
+
+    /// Whether a kernel with `word` in it may let other threads run in between.
+    pub(crate) fn yields(&self, word: &str) -> bool {
+        is_yielding_function(word)
+            || [word, OPERATOR].iter().any(|&word| self.yielding.contains(word))
+    }
+
+    /// The shortest way to a wait from `word`, a word with [`Facts::waits`]; to one for another thread, if there is any.
     pub(super) fn way_to_wait(&self, word: &str) -> Way {
+        self.way_to(word, |name| self.waits_for_threads_itself(name))
+            .or_else(|| self.way_to(word, is_waiting_function))
+            .unwrap_or(Way::Waits(Vec::new()))
+    }
+
+    /// The shortest way from `word` to a name that is an `end`.
+    fn way_to(&self, word: &str, is_end: impl Fn(&str) -> bool) -> Option<Way> {
         let mut mentioned_by: BTreeMap<&str, &str> = BTreeMap::new();
         let mut open = VecDeque::from([word]);
         while let Some(name) = open.pop_front() {
-            if is_waiting_function(name) {
-                return way_back(word, name, &mentioned_by);
+            if is_end(name) {
+                return Some(way_back(word, name, &mentioned_by));
             }
             for next in self.mentions.get(name).into_iter().flatten() {
                 if next != word && !mentioned_by.contains_key(next.as_str()) {
@@ -343,7 +373,7 @@ impl Facts {
                 }
             }
         }
-        Way::Waits(Vec::new())
+        None
     }
 
     /// Whether a kernel may ask for its thread's index by `word`.
@@ -374,6 +404,11 @@ impl Facts {
     /// Whether an operator of the sources may wait; tokens do not show its use.
     pub(crate) fn operators_wait(&self) -> bool {
         self.waiting.contains(OPERATOR)
+    }
+
+    /// The same of waits for other threads.
+    pub(crate) fn operators_wait_for_threads(&self) -> bool {
+        self.waiting_for_threads.contains(OPERATOR)
     }
 
     /// Whether `word` is a macro of the sources.

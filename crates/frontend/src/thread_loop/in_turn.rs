@@ -23,6 +23,8 @@ pub(super) struct InTurnLoop {
     passes_builtins: bool,
     /// Whether functions of the kernel may ask for the thread's index.
     indexed: bool,
+    /// Whether a thread may let others run.
+    yields: bool,
 }
 
 /// Words for the name of the function that they stand in: it would be the lambda's.
@@ -52,12 +54,14 @@ pub(super) fn plan_in_turn_loop(
     }
     let sees_no_variables = reader.has_closed_lambda() || reader.mentions_any(&CLASSES);
     let mut words = item.body.clone().map(|token_index| tokens[token_index].text(text));
+    let yields = words.clone().any(|word| facts.yields(word));
     Some(InTurnLoop {
         body: item.body.clone(),
         copies_parameters: reader.changes_parameters(parameters),
         passes_builtins: !sees_no_variables,
         indexed: sees_no_variables
             || words.any(|word| word != "threadIdx" && facts.asks_index(word)),
+        yields,
     })
 }
 
@@ -74,9 +78,9 @@ pub(super) fn emit_in_turn_loop(tokens: &Tokens, plan: &InTurnLoop, edits: &mut 
         ("", "")
     };
     let code_before = format!(
-        " ::replay_rt::threads_in_turn<{}> replay_turns; while (replay_turns.next()) \
+        " ::replay_rt::threads_in_turn<{}, {}> replay_turns; while (replay_turns.next()) \
          [{capture}]({parameters}) REPLAY_THREAD_BODY {{",
-        plan.indexed
+        plan.indexed, plan.yields
     );
     edits.insert(tokens[plan.body.start].end, code_before);
     edits.insert(tokens[plan.body.end - 1].start, format!("}}({arguments}); "));

@@ -19,26 +19,23 @@ const MOST_TOKENS: usize = 20_000;
 /// Kernels with more declarations of one name are left alone: each declaration is judged by all mentions of its name.
 const MOST_DECLARATIONS: usize = 256;
 
-/// Why the kernel `item` without a barrier or a chain among its `shuffles` keeps its stacks; none if it never waits.
-/// `atomics` are statements that do not count.
+/// Why the kernel `item` without a barrier or a chain among its `shuffles` keeps its stacks; none if it never waits for
+/// another thread.
 pub(super) fn find_wait(
     text: &str,
     tokens: &Tokens,
     facts: &Facts,
     item: &Item,
     shuffles: &Shuffles,
-    atomics: &[Range<usize>],
 ) -> Option<StackRefusal> {
     if item.tokens.len() > MOST_TOKENS {
         return Some(StackReason::Length(MOST_TOKENS).into());
     }
-    if facts.operators_wait() {
+    if facts.operators_wait_for_threads() {
         return Some(StackReason::OperatorWaits.into());
     }
     // Any macro may leave its statement where threads run in turn.
-    let at = find_word(text, tokens, item, |at, word| {
-        facts.waits_for_threads(word) && !atomics.iter().any(|atomic| atomic.contains(&at))
-    })?;
+    let at = find_word(text, tokens, item, |_, word| facts.waits_for_threads(word))?;
     Some(reason_to_wait(tokens[at].text(text), at, facts, shuffles).at(at))
 }
 

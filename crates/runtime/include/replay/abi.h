@@ -144,7 +144,10 @@ struct replay_abi {
   // The calling kernel runs the whole block; `frame_bytes` is the size of one thread's frame.
   void (*whole_block)(size_t frame_bytes, size_t scratch_bytes,
                       struct replay_block_threads* threads);
-  // The same for a kernel with waits for lanes of a warp: it runs the threads with the turn, and reports each wait.
+  // The calling kernel runs the running thread and those behind it, one after the other. A thread that lets others run
+  // keeps the stack; another call of the kernel runs those behind it.
+  void (*rest_of_block)(struct replay_block_threads* threads);
+  // As `whole_block` for a kernel with waits for lanes of a warp: it runs the threads with the turn, and reports each wait.
   // A report covers `count` threads from `position` on. `next` receives the next turn; without it the thread behind
   // them goes on.
   void (*block_turns)(size_t frame_bytes, struct replay_block_threads* threads, struct replay_turn* next);

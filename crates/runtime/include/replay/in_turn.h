@@ -20,19 +20,23 @@ namespace replay_rt {
 /// The threads of the running block. Made by a kernel at its start, on the stack of the first thread; when the kernel
 /// returns, the block has ended.
 /// `Indexed`: whether functions of the kernel may ask for `threadIdx`.
-template <bool Indexed>
+/// `Yields`: whether a thread may let others run, as atomics do now and then. It keeps the stack, and the engine calls
+/// the kernel again for the threads behind it: when it goes on, it is the last one here.
+template <bool Indexed, bool Yields>
 class threads_in_turn {
  public:
-  threads_in_turn() : block_index_(blockIdx), block_shape_(blockDim), grid_shape_(gridDim) {
+  threads_in_turn()
+      : yields_(block.yields), block_index_(blockIdx), block_shape_(blockDim), grid_shape_(gridDim) {
     replay_block_threads threads;
-    abi->whole_block(0, 0, &threads);
+    if (Yields) abi->rest_of_block(&threads);
+    else abi->whole_block(0, 0, &threads);
     thread_ = threads.threads;
     end_ = threads.threads + threads.count;
   }
 
-  /// Makes the next thread the running one; false if all have ended.
+  /// Makes the next thread the running one; false if none is left here.
   __attribute__((always_inline)) bool next() {
-    if (thread_ == end_) return false;
+    if (thread_ == end_ || (Yields && __builtin_expect(block.yields != yields_, 0))) return false;
     block.running = thread_;
     index_ = uint3{thread_->index[0], thread_->index[1], thread_->index[2]};
     if (Indexed) threadIdx = index_;
@@ -49,6 +53,7 @@ class threads_in_turn {
  private:
   const replay_block_thread* thread_;
   const replay_block_thread* end_;
+  uint32_t yields_;
   uint3 index_;
   uint3 block_index_;
   dim3 block_shape_;

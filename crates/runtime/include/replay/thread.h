@@ -24,11 +24,12 @@ struct block_state {
   char* const* cluster_shared;  // by rank in the cluster: `shared_begin` of the block
   uint32_t cluster[3];    // blocks of the cluster along x, y, z; 1 each where the launch has none
   uint32_t cluster_rank;  // the block's rank in its cluster
-  const replay_block_thread* running;  // in thread-loop form: the current thread
+  const replay_block_thread* running;  // in a loop over threads: the current thread
   uint32_t linear_thread;  // in other kernels: index of the current thread in its block
   uint32_t has_turn;      // every earlier block has ended: order-dependent atomics may proceed
   uint32_t in_kernel;     // 0 while host code runs
   uint32_t restless;      // see `may_be_waiting`
+  uint32_t yields;        // how often a thread in a loop over the rest of its block has let others run
 };
 extern REPLAY_TLS block_state block;
 

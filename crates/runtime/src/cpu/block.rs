@@ -3,7 +3,7 @@
 //! Threads run one after the other in a fixed order, each until it waits for others (a barrier or
 //! a collective of its warp) or ends. A thread without a wait costs no switch: the next one
 //! starts on the same stack. A kernel in thread-loop form runs all threads itself, in the same order, by
-//! one call on the stack of the first.
+//! one call on the stack of the first. One without waits does so, too, as long as no thread lets others run.
 #![allow(unsafe_code)]
 
 pub(super) mod calls;
@@ -15,6 +15,7 @@ pub(super) mod turns;
 
 use std::ffi::c_void;
 use std::io;
+use std::ops::Range;
 use std::sync::atomic::AtomicPtr;
 
 pub(super) use self::coresident::Pause;
@@ -154,6 +155,9 @@ enum BlockForm {
     WholeBlock,
     /// The same, and the kernel asks whose turn it is.
     Turns,
+    /// The kernel, one thread after the other on one stack, until a thread lets others run: it keeps that stack, and
+    /// another call of the kernel runs those behind it.
+    RestOfBlock,
 }
 
 /// The launch whose blocks run.
@@ -562,11 +566,15 @@ impl BlockRunner {
 
     /// The current thread has ended: the next one runs on this stack (`None`) or on its own.
     fn end_thread(&mut self) -> Option<Handover> {
-        let ended = self.position;
-        if self.form != BlockForm::Stacks {
-            let save = &raw mut self.threads[ended].context;
-            return Some(Handover { save, to: self.stacks.caller });
+        match self.form {
+            BlockForm::Stacks => {}
+            BlockForm::RestOfBlock => self.catch_up(),
+            BlockForm::WholeBlock | BlockForm::Turns => {
+                let save = &raw mut self.threads[self.position].context;
+                return Some(Handover { save, to: self.stacks.caller });
+            }
         }
+        let ended = self.position;
         self.leave(ended);
         self.leave_cluster(ended);
         let save = &raw mut self.threads[ended].context;
@@ -603,6 +611,23 @@ impl BlockRunner {
         self.warps[linear / LANES % WARPS].live &= !(1 << (linear % LANES));
     }
 
+    /// The same of several.
+    fn leave_all(&mut self, mut positions: Range<usize>) {
+        while self.launch.tables.is_linear && !positions.is_empty() {
+            let (warp, lane) = (positions.start / LANES, positions.start % LANES);
+            let count = positions.len().min(LANES - lane);
+            let lanes = u32::MAX >> (LANES - count) << lane;
+            self.schedule.ready.remove_lanes(warp, lanes);
+            self.schedule.live.remove_lanes(warp, lanes);
+            self.schedule.live_count -= count as u32;
+            self.warps[warp].live &= !lanes;
+            positions.start += count;
+        }
+        for position in positions {
+            self.leave(position);
+        }
+    }
+
     /// Lets threads go on that need not wait for the one at `position` any more: it has ended.
     #[inline(always)]
     fn free_who_waited_for(&mut self, position: usize) {
@@ -623,6 +648,39 @@ impl BlockRunner {
         self.schedule.live_count = u32::MAX;
         self.schedule.ready.fill(1);
         self.block_threads(frame_bytes, scratch_bytes)
+    }
+
+    /// Leaves the current thread and those behind it to the kernel: none of these has begun.
+    fn run_rest(&mut self) -> BlockThreads {
+        self.form = BlockForm::RestOfBlock;
+        let threads = &self.launch.tables.block_threads[self.position..];
+        BlockThreads {
+            frames: std::ptr::null_mut(),
+            scratch: std::ptr::null_mut(),
+            threads: threads.as_ptr(),
+            count: threads.len() as u32,
+        }
+    }
+
+    /// Makes the thread that the kernel runs the current one: those before it in the kernel's loop have ended, and it is
+    /// on their stack.
+    fn catch_up(&mut self) {
+        let first = self.launch.tables.block_threads.as_ptr();
+        let running = self.state().running;
+        // SAFETY: a loop over the rest of the block set it to one of these threads.
+        let position = unsafe { running.offset_from(first) } as usize;
+        let stack = self.threads[self.position].stack;
+        self.leave_all(self.position..position);
+        self.threads[position].stack = stack;
+        self.position = position;
+    }
+
+    /// The current thread goes on in its kernel's loop, after others had their turn.
+    fn return_to_loop(&mut self) {
+        if self.form == BlockForm::RestOfBlock {
+            let running = &raw const self.launch.tables.block_threads[self.position];
+            self.state().running = running;
+        }
     }
 
     /// The threads of the block, with memory for the frame of each and for the kernel's own use.

@@ -38,8 +38,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(crate) use self::block::calls::{
-    active_mask, barriers_differ, wait_at_barrier, warp_collective, warp_fold, whole_block,
-    yield_thread,
+    active_mask, barriers_differ, rest_of_block, wait_at_barrier, warp_collective, warp_fold,
+    whole_block, yield_thread,
 };
 pub(crate) use self::block::coresident::{
     cluster_arrive, cluster_wait, grid_barrier, is_cooperative,

@@ -95,6 +95,7 @@ pub(crate) unsafe extern "C" fn yield_thread() {
     unsafe {
         if let Some(Handover { save, to }) = current_runner().yield_thread() {
             switch(save, to);
+            current_runner().return_to_loop();
         }
     }
 }
@@ -110,6 +111,15 @@ pub(crate) unsafe extern "C" fn whole_block(
 ) {
     // SAFETY: passed on to the caller; `threads` is a variable of it.
     unsafe { *threads = current_runner().run_whole(frame_bytes, scratch_bytes) };
+}
+
+/// Lets the calling kernel run the running thread and those behind it, each to its end; `threads` receives them.
+///
+/// # Safety
+/// As for [`whole_block`].
+pub(crate) unsafe extern "C" fn rest_of_block(threads: *mut BlockThreads) {
+    // SAFETY: passed on to the caller; `threads` is a variable of it.
+    unsafe { *threads = current_runner().run_rest() };
 }
 
 /// Ends the replay because threads of a kernel in thread-loop form wait at different barriers. `sites`

@@ -339,8 +339,13 @@ impl BlockRunner {
     /// From a thread that may wait for another one to the next of its block, or to another block once all of this one
     /// have had their turn.
     pub(super) fn yield_thread(&mut self) -> Option<Handover> {
-        if self.form == BlockForm::Turns {
-            return None;
+        match self.form {
+            BlockForm::Turns => return None,
+            BlockForm::RestOfBlock => {
+                self.catch_up();
+                self.state().yields += 1;
+            }
+            BlockForm::Stacks | BlockForm::WholeBlock => {}
         }
         if self.together.is_none() || self.form == BlockForm::WholeBlock {
             return self.hand_over();
