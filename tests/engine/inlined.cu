@@ -145,8 +145,7 @@ __global__ void groups_kernel(long long* out, float* real, int rows) {
   float square = sum * number(block.thread_rank());
   float mean = cg::reduce(warp, square, cg::plus<float>()) / block.size();
   // Not a number stays or goes as in the header.
-  float top = (threadIdx.x + row) % 5 == 0 ? sum - sum / 0.0f * 0.0f : square;
-  float least = top;
+  float top = (threadIdx.x + row) % 5 == 0 ? sum - sum / 0.0f * 0.0f : square, least = top;
   top = cg::reduce(warp, top, cg::greater<float>{});
   least = cg::reduce(warp, least, cg::less<float>{});
   real[row * 32 + warp.thread_rank()] = sum + mean;

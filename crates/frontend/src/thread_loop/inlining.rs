@@ -287,10 +287,10 @@ impl Inliner<'_> {
         let index = definition.parameters.iter().position(|candidate| plain(&candidate.ty))?;
         let [argument] = &call.arguments.get(index)?[..] else { return None };
         let words = call.words_before;
-        let declared = find_declaration(words, &argument.text)?;
-        let ty = words[declared - 1].text.as_str();
+        let type_at = find_type(words, &argument.text)?;
+        let ty = words[type_at].text.as_str();
         let is_whole =
-            declared < 2 || !words[declared - 2].is_name || words[declared - 2].text == "const";
+            type_at < 1 || !words[type_at - 1].is_name || words[type_at - 1].text == "const";
         let is_known = KNOWN.contains(&ty) || self.context.template_types.contains(ty);
         (is_known && is_whole).then(|| ty.to_owned())
     }
@@ -706,9 +706,9 @@ fn declares(words: &[Word], statement: Range<usize>) -> bool {
     names.clone().zip(names.skip(1)).any(|(one, other)| one + 1 == other)
 }
 
-/// The index of the name `variable` in its declaration among `words`, the code before its use, by a type of one name. What is
+/// The index of the last word of the type of `variable` in its declaration among `words`, the code before its use. What is
 /// declared in a block that has ended is another variable; none, too, if the head of a loop declares one by this name.
-fn find_declaration(words: &[Word], variable: &str) -> Option<usize> {
+fn find_type(words: &[Word], variable: &str) -> Option<usize> {
     let mut ended_blocks = 0usize;
     let mut ended_brackets = 0usize;
     for at in (1..words.len()).rev() {
@@ -719,14 +719,41 @@ fn find_declaration(words: &[Word], variable: &str) -> Option<usize> {
             "(" => ended_brackets = ended_brackets.saturating_sub(1),
             text if text == variable && ended_blocks == 0 => {
                 let next = words.get(at + 1).map_or("", |next| next.text.as_str());
-                if words[at - 1].is_name && matches!(next, "=" | ";" | ",") {
-                    return (ended_brackets == 0).then_some(at);
+                let type_at = match words[at - 1].text.as_str() {
+                    "," => find_type_of_list(words, at - 1),
+                    _ => words[at - 1].is_name.then_some(at - 1),
+                };
+                if type_at.is_some() && matches!(next, "=" | ";" | ",") {
+                    return type_at.filter(|_| ended_brackets == 0);
                 }
             }
             _ => {}
         }
     }
     None
+}
+
+/// The index of the type in the list of variables with a comma at `comma`, if it is one: `float a = 0, b`.
+fn find_type_of_list(words: &[Word], comma: usize) -> Option<usize> {
+    let mut ended_brackets = 0usize;
+    let mut start = 0;
+    for at in (0..comma).rev() {
+        match words[at].text.as_str() {
+            ")" | "]" => ended_brackets += 1,
+            "(" | "[" => ended_brackets = ended_brackets.checked_sub(1)?,
+            ";" | "{" | "}" if ended_brackets == 0 => {
+                start = at + 1;
+                break;
+            }
+            _ => {}
+        }
+    }
+    let is_keyword =
+        ["return", "else", "do", "case", "const"].contains(&words[start].text.as_str());
+    let declares = words[start].is_name
+        && words[start + 1].is_name
+        && matches!(words[start + 2].text.as_str(), "=" | ",");
+    (declares && !is_keyword).then_some(start)
 }
 
 /// The tokens of `range` with the places of those that wait.
@@ -1041,7 +1068,7 @@ fn replace_groups(words: Vec<Word>) -> Vec<Word> {
 /// Whether `value` is a variable that the code before it declares with the type `ty`.
 fn is_variable_of(value: &[Word], ty: &str, before: &[Word]) -> bool {
     let [variable] = value else { return false };
-    find_declaration(before, &variable.text).is_some_and(|at| before[at - 1].text == ty)
+    find_type(before, &variable.text).is_some_and(|at| before[at].text == ty)
 }
 
 /// The function for `cg::plus<T>()` or `cg::plus<T>{}` and its like, and `T`.
