@@ -17,17 +17,20 @@ struct format;
 template <>
 struct format<float> {
   using bits_type = uint32_t;
+  using integer = int32_t;
   static constexpr int fraction = 23, bias = 127;
 };
 template <>
 struct format<double> {
   using bits_type = uint64_t;
+  using integer = int64_t;
   static constexpr int fraction = 52, bias = 1023;
 };
 
 template <class T>
 struct exact {
   using bits_type = typename format<T>::bits_type;
+  using integer = typename format<T>::integer;
   static constexpr int fraction = format<T>::fraction;
   static constexpr int bias = format<T>::bias;
   static constexpr int width = 8 * sizeof(T);
@@ -49,12 +52,9 @@ struct exact {
   /// 2 to the power `n`, for `n` of a normal number.
   static T power_of_two(int n) { return from((bits_type)(n + bias) << fraction); }
 
-  static T trunc(T x) {
-    int exponent = biased_exponent(x) - bias;
-    if (exponent >= fraction) return x;
-    if (exponent < 0) return from(of(x) & sign_mask);
-    return from(of(x) & ~((hidden - 1) >> exponent));
-  }
+  /// Whether it is an integer by its size alone, or no number.
+  static bool is_whole(T x) { return !(abs(x) < T(hidden)); }
+  static T trunc(T x) { return is_whole(x) ? x : copysign((T)(integer)x, x); }
   static T floor(T x) {
     T t = trunc(x);
     return t > x ? t - 1 : t;
@@ -65,15 +65,16 @@ struct exact {
   }
   /// To the nearest integer, halves away from zero.
   static T round(T x) {
-    T t = trunc(x);
-    return abs(x - t) >= T(0.5) ? t + copysign(1, x) : t;
+    if (is_whole(x)) return x;
+    const integer whole = (integer)x;
+    return next_integer(x, whole, abs(x - (T)whole) >= T(0.5));
   }
   /// To the nearest integer, halves to even, in every rounding mode: CUDA's `rint` has no mode.
   static T to_even(T x) {
-    T t = trunc(x);
-    T distance = abs(x - t);
-    bool up = distance > T(0.5) || (distance == T(0.5) && ((int64_t)t & 1));
-    return up ? t + copysign(1, x) : t;
+    if (is_whole(x)) return x;
+    const integer whole = (integer)x;
+    const T distance = abs(x - (T)whole);
+    return next_integer(x, whole, (distance > T(0.5)) | ((distance == T(0.5)) & whole & 1));
   }
 
   /// A NaN counts as missing; +0 is larger than -0. CUDA Math API: `fmax`.
@@ -193,6 +194,12 @@ struct exact {
   }
 
  private:
+  /// `whole`, the integer part of `x`, or the integer after it, away from zero. Without a branch: numbers lie on either
+  /// side of a half as they like.
+  static T next_integer(T x, integer whole, integer is_next) {
+    return copysign((T)(whole + (x < 0 ? -is_next : is_next)), x);
+  }
+
   /// x is the result times 2 to the power `exponent`; the result has its hidden bit set.
   static bits_type significand(T x, int* exponent) {
     T m = frexp(abs(x), exponent);

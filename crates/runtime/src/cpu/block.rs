@@ -616,7 +616,7 @@ impl BlockRunner {
         while self.launch.tables.is_linear && !positions.is_empty() {
             let (warp, lane) = (positions.start / LANES, positions.start % LANES);
             let count = positions.len().min(LANES - lane);
-            let lanes = u32::MAX >> (LANES - count) << lane;
+            let lanes = (u32::MAX >> (LANES - count)) << lane;
             self.schedule.ready.remove_lanes(warp, lanes);
             self.schedule.live.remove_lanes(warp, lanes);
             self.schedule.live_count -= count as u32;
