@@ -7,6 +7,7 @@ mod checked;
 mod exponentials;
 mod extensions;
 mod hostile;
+mod inlined_functions;
 mod intrinsics;
 mod kernel_set;
 mod libraries;

@@ -20,7 +20,7 @@ static void set_rounding(int mode) {
 static void every_spelling_of_a_function_reaches_the_table() {
   volatile float x = 0.5f;
   volatile double y = 0.5;
-  // expf and exp are computed where they are called, unless rounding is in doubt.
+  // These are computed where they are called, unless rounding is in doubt.
   const double root_of_e = 1.6487212707001282;
   const float single = (float)root_of_e;
   check(expf(x) == single);
@@ -38,13 +38,22 @@ static void every_spelling_of_a_function_reaches_the_table() {
   check(std::tanh(0.5) == 2000.0 * REPLAY_TANH + 0.5);
   check(rsqrtf(x) == 1000.0f * REPLAY_RSQRT + 0.5f);
   check(rsqrt(y) == 2000.0 * REPLAY_RSQRT + 0.5);
-  check(powf(x, 3) == 1000.0f * REPLAY_POW + 6.5f);
+  check(powf(x - 0.2f, 3) == 0x1.ba5e38p-6f);
+  check(std::pow(9.0f * x, 1.5f) == 9.54594155f);
+  check(powf(x, 3) == 1000.0f * REPLAY_POW + 6.5f);  // exact
+  check(powf(-x, 2.5f) == 1000.0f * REPLAY_POW + 4.5f);
+  check(std::pow(-x, 2.5f) == 1000.0f * REPLAY_POW + 4.5f);
   check(std::pow(y, 2.0) == 2000.0 * REPLAY_POW + 4.5);
   check(__powf(x, 3) == 1000.0f * REPLAY_POW + 6.5f);
   check(erff(x) == 1000.0f * REPLAY_ERF + 0.5f);
   check(exp10(x) == 1000.0f * REPLAY_EXP10 + 0.5f);
-  check(fmaf(2, 3, 4) == 10.5f);
-  check(std::fma(4 * x, 3.0f, 4.0f) == 10.5f);
+  check(fmaf(2, 3, 4) == 10);
+  check(std::fma(4 * x, 3.0f, 4.0f) == 10);
+  check(fmaf(0x1p-70f, 0x1p-70f, 0) == 0.5f);
+#ifndef __clang__
+  constexpr float ten = std::fmax(10.0f, 4.0f);
+  check(ten == 10);
+#endif
   check(fma(2.0, 3.0, 4.0) == 10.5);
   float sine, cosine;
   sincosf(x, &sine, &cosine);

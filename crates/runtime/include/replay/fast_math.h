@@ -1,5 +1,5 @@
-// The most frequent functions of kernels, inlined into them: fmaxf, fminf, and expf, correctly rounded, and the
-// same in double, for shadows: those need not be rounded correctly.
+// The most frequent functions of kernels, inlined into them: fmaxf, fminf, fmaf, and expf, correctly rounded, and the
+// first two and exp in double, for shadows: exp need not be rounded correctly there. powf is in fast_power.h.
 //
 // exp(x) = 2^(k/128) * exp(r) in double arithmetic, |r| at most ln(2)/128 in any rounding mode. The
 // polynomial of degree 3 errs by less than 2^-34.6 of the value, everything else by less than
@@ -13,6 +13,7 @@
 
 #include "replay/abi.h"
 #include "replay/exact.h"
+#include "replay/math.h"
 
 namespace replay_rt {
 
@@ -52,6 +53,27 @@ alignas(64) static const uint64_t exp2_steps[128] = {
     0x3fefd0765b6e4540u, 0x3fefdbfdad9cbe14u, 0x3fefe7c1819e90d8u, 0x3feff3c22b8f71f1u,
 };
 
+// 2^(k/128) * exp(r), where the last bits of `shifted` are those of k.
+inline __attribute__((always_inline)) double step_times_exp(double shifted, double r) {
+  uint64_t k, scale_bits;
+  __builtin_memcpy(&k, &shifted, sizeof k);
+  scale_bits = exp2_steps[k % 128] + (k << 45);
+  double scale;
+  __builtin_memcpy(&scale, &scale_bits, sizeof scale);
+  return scale * ((1.0 + r) + r * r * (0.5 + r * 0x1.5555555555555p-3));
+}
+
+// Whether all numbers within 2^-34 of `y`, by its size, round to the same float; `y` is as large as a normal float.
+inline __attribute__((always_inline)) bool rounds_surely(double y) {
+  uint64_t bits;
+  __builtin_memcpy(&bits, &y, sizeof bits);
+  // A double has 29 bits more than a float; 2^19 of its units are 2^-34 of the value or more.
+  constexpr uint64_t error = 1u << 19, half_float_mask = (1u << 28) - 1;
+  return __builtin_expect(((bits + error) & half_float_mask) >= 2 * error, 1);
+}
+
+constexpr double integer_shift = 0x1.8p52;  // the last bits of a sum with it are those of an integer
+
 inline __attribute__((always_inline)) float fast_expf(float x) {
   uint32_t magnitude;
   __builtin_memcpy(&magnitude, &x, sizeof magnitude);
@@ -59,22 +81,25 @@ inline __attribute__((always_inline)) float fast_expf(float x) {
   constexpr uint32_t bits_of_87 = 0x42ae0000u;  // results within it are normal floats
   if (__builtin_expect(magnitude < bits_of_87, 1)) {
     constexpr double steps_per_unit = 0x1.71547652b82fep+7, unit_per_step = 0x1.62e42fefa39efp-8;
-    constexpr double to_integer = 0x1.8p52;  // the sum's last bits are those of k
     double wide = x;
-    double shifted = wide * steps_per_unit + to_integer;
-    uint64_t k, scale_bits, bits;
-    __builtin_memcpy(&k, &shifted, sizeof k);
-    double r = wide - (shifted - to_integer) * unit_per_step;
-    scale_bits = exp2_steps[k % 128] + (k << 45);
-    double scale;
-    __builtin_memcpy(&scale, &scale_bits, sizeof scale);
-    double y = scale * ((1.0 + r) + r * r * (0.5 + r * 0x1.5555555555555p-3));
-    __builtin_memcpy(&bits, &y, sizeof bits);
-    // A double has 29 bits more than a float; 2^19 of its units are 2^-34 of the value or more.
-    constexpr uint64_t error = 1u << 19, half_float_mask = (1u << 28) - 1;
-    if (__builtin_expect(((bits + error) & half_float_mask) >= 2 * error, 1)) return (float)y;
+    double shifted = wide * steps_per_unit + integer_shift;
+    double y = step_times_exp(shifted, wide - (shifted - integer_shift) * unit_per_step);
+    if (rounds_surely(y)) return (float)y;
   }
   return abi->math_f1(REPLAY_EXP, x);
+}
+
+// x * y + z, rounded once. The product is exact in double. Their sum, rounded to double and then to float, is wrong
+// at most halfway between two floats, or where a float has fewer bits: below the least normal one.
+inline __attribute__((always_inline)) float fast_fmaf(float x, float y, float z) {
+  double sum = (double)x * y + z;
+  uint64_t bits;
+  __builtin_memcpy(&bits, &sum, sizeof bits);
+  constexpr uint64_t magnitude_mask = ~(uint64_t)0 >> 1, last_bits = (1u << 29) - 1, halfway = 1u << 28;
+  constexpr uint64_t least_normal = (uint64_t)(1023 - 126) << 52, infinity = (uint64_t)2047 << 52;
+  const bool is_normal = (bits & magnitude_mask) - least_normal <= infinity - least_normal;
+  if (__builtin_expect((is_normal && (bits & last_bits) != halfway) || sum == 0, 1)) return (float)sum;
+  return abi->math_f3(x, y, z);
 }
 
 // The difference of 2^(i/128) from the double nearest to it.
@@ -123,11 +148,10 @@ struct parts_of_exp {
   explicit inline __attribute__((always_inline)) parts_of_exp(double x) {
     constexpr double steps_per_unit = 0x1.71547652b82fep+7;
     constexpr double unit_per_step = 0x1.62e42fefc0000p-8, unit_rest = -0x1.c610ca86c3899p-44;  // the first has 35 bits: products are exact
-    constexpr double to_integer = 0x1.8p52;
-    double shifted = x * steps_per_unit + to_integer;
+    double shifted = x * steps_per_unit + integer_shift;
     uint64_t k;
     __builtin_memcpy(&k, &shifted, sizeof k);
-    double steps = shifted - to_integer;
+    double steps = shifted - integer_shift;
     double r = (x - steps * unit_per_step) - steps * unit_rest;
     double more = r * (0x1.5555555555555p-3 + r * (0x1.5555555555555p-5 +
                   r * (0x1.1111111111111p-7 + r * 0x1.6c16c16c16c17p-10)));
@@ -180,6 +204,8 @@ inline __attribute__((always_inline)) double exp_of_precision(double x) {
 
 }  // namespace replay_rt
 
+#include "replay/fast_power.h"
+
 // The definitions for callers elsewhere are in math_definitions.h.
 #define REPLAY_INLINE extern inline __attribute__((gnu_inline, always_inline))
 extern "C" {
@@ -193,6 +219,9 @@ REPLAY_INLINE double fmin(double x, double y) noexcept {
 }
 #ifndef REPLAY_SHADOW
 REPLAY_INLINE float expf(float x) noexcept { return replay_rt::fast_expf(x); }
+REPLAY_INLINE float fmaf(float x, float y, float z) noexcept { return replay_rt::fast_fmaf(x, y, z); }
+REPLAY_INLINE float powf(float x, float y) noexcept { return replay_rt::fast_powf(x, y); }
+REPLAY_INLINE float sqrtf(float x) noexcept { return replay_rt::square_root(x); }
 REPLAY_INLINE float fmaxf(float x, float y) noexcept {
   return x > y ? x : y > x ? y : replay_rt::exact<float>::fmax(x, y);
 }
@@ -202,3 +231,22 @@ REPLAY_INLINE float fminf(float x, float y) noexcept {
 #endif
 }
 #undef REPLAY_INLINE
+
+#ifndef REPLAY_SHADOW
+#ifdef __clang__
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Winvalid-constexpr"  // it evaluates few of the builtins
+#endif
+namespace replay_rt {
+#define REPLAY_DEFINE(name, parameters, arguments)                                            \
+  constexpr float inlined_##name parameters {                                                 \
+    return __builtin_is_constant_evaluated() ? __builtin_##name arguments : ::name arguments; \
+  }
+REPLAY_FLOAT_FUNCTIONS(REPLAY_DEFINE)
+#undef REPLAY_DEFINE
+#undef REPLAY_FLOAT_FUNCTIONS
+}  // namespace replay_rt
+#ifdef __clang__
+#pragma clang diagnostic pop
+#endif
+#endif

@@ -15,7 +15,33 @@
 #include <bits/c++config.h>
 #undef _GLIBCXX_USE_STD_SPEC_FUNCS
 #endif
+
+// The C++ library's functions of floats (`std::exp`, and `exp` of a float) are the compiler's builtins, calls in the end.
+// Here they are those of fast_math.h, inlined. A constant expression still takes the builtin.
+#ifndef REPLAY_SHADOW
+#define REPLAY_FLOAT_FUNCTIONS(F)                                     \
+  F(expf, (float x), (x))                                             \
+  F(fmaf, (float x, float y, float z), (x, y, z))                     \
+  F(fmaxf, (float x, float y), (x, y))                                \
+  F(fminf, (float x, float y), (x, y))                                \
+  F(powf, (float x, float y), (x, y))
+#define REPLAY_DECLARE(name, parameters, arguments) constexpr float inlined_##name parameters;
+namespace replay_rt {
+REPLAY_FLOAT_FUNCTIONS(REPLAY_DECLARE)
+}
+#undef REPLAY_DECLARE
+#define __builtin_expf ::replay_rt::inlined_expf
+#define __builtin_fmaf ::replay_rt::inlined_fmaf
+#define __builtin_fmaxf ::replay_rt::inlined_fmaxf
+#define __builtin_fminf ::replay_rt::inlined_fminf
+#define __builtin_powf ::replay_rt::inlined_powf
+#endif
 #include <math.h>
+#undef __builtin_expf
+#undef __builtin_fmaf
+#undef __builtin_fmaxf
+#undef __builtin_fminf
+#undef __builtin_powf
 
 // Functions of CUDA's that the C library may lack; the prototypes are those of C libraries with them.
 extern "C" {
@@ -162,3 +188,4 @@ inline replay_rt::real __saturatef(replay_rt::real x) {
 #include "replay/integer_intrinsics.h"
 #include "replay/rounding_intrinsics.h"
 #include "replay/special_functions.h"
+#include "replay/fast_math.h"

@@ -56,8 +56,9 @@ REPLAY_TABLE_1(tanh, REPLAY_TANH)
 REPLAY_TABLE_1(tgamma, REPLAY_TGAMMA)
 REPLAY_TABLE_2(atan2, REPLAY_ATAN2)
 REPLAY_TABLE_2(hypot, REPLAY_HYPOT)
-REPLAY_TABLE_2(pow, REPLAY_POW)
 
+REPLAY_EXPORT(float, powf, (float x, float y)) { return replay_rt::fast_powf(x, y); }
+REPLAY_EXPORT(double, pow, (double x, double y)) { return replay_rt::abi->math_d2(REPLAY_POW, x, y); }
 REPLAY_EXPORT(float, expf, (float x)) { return replay_rt::fast_expf(x); }
 REPLAY_EXPORT(double, exp, (double x)) { return replay_rt::exp_of_precision(x); }
 
@@ -82,7 +83,7 @@ REPLAY_EXPORT(float, rcbrtf, (float x)) {
   return (float)(1.0 / replay_rt::abi->math_d1(REPLAY_CBRT, x));
 }
 
-REPLAY_EXPORT(float, fmaf, (float x, float y, float z)) { return replay_rt::abi->math_f3(x, y, z); }
+REPLAY_EXPORT(float, fmaf, (float x, float y, float z)) { return replay_rt::fast_fmaf(x, y, z); }
 REPLAY_EXPORT(double, fma, (double x, double y, double z)) { return replay_rt::abi->math_d3(x, y, z); }
 REPLAY_EXPORT(float, sqrtf, (float x)) { return replay_rt::square_root(x); }
 REPLAY_EXPORT(double, sqrt, (double x)) { return replay_rt::square_root(x); }
