@@ -519,6 +519,25 @@ mod tests {
     }
 
     #[test]
+    fn atomics_let_others_run_and_wait_for_nobody() {
+        let text = "__device__ void atomicMaxFloat(float* x, float y) { atomicCAS((int*)x, 1, 2); }\n\
+                    __device__ void add(float* x) { atomicMaxFloat(x, 1); __threadfence_block(); }\n\
+                    __device__ void both(float* x) { add(x); __syncwarp(); }\n";
+        let mut facts = Facts::default();
+        facts.add(&Source::new(&SourceUnit { path: "a.cu", text }));
+        facts.finish();
+        for name in ["atomicMaxFloat", "add", "atomicAdd_system", "atomicInc"] {
+            assert!(facts.yields(name) && facts.waits(name), "{name}");
+            assert!(!facts.waits_for_threads(name), "{name}");
+        }
+        for name in ["both", "atomicAddUnknown", "atomic_ref", "__syncwarp"] {
+            assert!(facts.waits_for_threads(name), "{name}");
+        }
+        assert!(!facts.yields("atomicAddUnknown") && !facts.yields("x"));
+        assert_eq!(facts.way_to_wait("both"), Way::Waits(vec!["__syncwarp".to_owned()]));
+    }
+
+    #[test]
     fn a_name_that_waits_tells_by_which_names() {
         let text = "#define LEAVE if (n) return\n#define TWICE LEAVE; LEAVE\n\
                     __device__ float warp(float x) { return __shfl_xor_sync(~0u, x, 1); }\n\
