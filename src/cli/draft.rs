@@ -6,7 +6,10 @@ mod build_macros;
 mod build_standard;
 mod measured_shapes;
 mod pairs;
+mod python_draft;
 mod python_numbers;
+mod python_passes;
+mod python_syntax;
 mod shape_search;
 mod size_orders;
 mod tensor_calls;
@@ -31,10 +34,13 @@ pub use build_standard::{find_build_standard, find_command_standard};
 pub use measured_shapes::{ShapeProbe, choose_size_sets, choose_usual_sizes};
 use pairs::{PairFit, fit_pair};
 pub use pairs::{are_passes_of_one, is_backward};
+use python_draft::ToldGradients;
 pub use python_numbers::PythonNumbers;
+pub use python_passes::{BoundResults, find_python_passes};
 pub use shape_search::{AcceptedCall, Attempt, ShapeFault, find_supposition, split_words};
 pub use size_orders::{SizeOrder, list_size_orders};
 pub use tensor_calls::takes_tensors;
+use tied_sizes::LinearForm;
 pub use tied_sizes::{TiedSizes, tie_sizes};
 pub use types::TypeNames;
 use types::{PointeeType, VALUE_TYPES, element_words};
@@ -69,6 +75,10 @@ pub struct Draft {
     size_order: Option<SizeOrder>,
     /// The sizes for which Python passes a number.
     known_numbers: BTreeMap<String, usize>,
+    /// The sizes that follow from others by what Python computes.
+    known_forms: BTreeMap<String, LinearForm>,
+    /// The pairs of gradients that Python tells; otherwise names do.
+    told: Option<ToldGradients>,
     /// Whether replays showed that threads meet on its random inputs.
     do_threads_meet: bool,
 }
@@ -347,6 +357,14 @@ impl Draft {
 
     /// The outputs with an input for the gradient that flows into them, each with that input: `out` with `dout`.
     fn flows(&self) -> Vec<(String, String)> {
+        if let Some(told) = &self.told {
+            let is_drafted = |(of, upstream): &&(String, String)| {
+                let output = self.outputs.get(of).filter(|output| output.is_float());
+                let input = self.inputs.get(upstream);
+                output.zip(input).is_some_and(|(output, input)| output.dtype == input.dtype)
+            };
+            return told.flows.iter().filter(is_drafted).cloned().collect();
+        }
         let outputs = self
             .outputs
             .iter()
@@ -658,6 +676,11 @@ impl Draft {
 
     /// `logits` for `grad_logits`, `dlogits` and the like; also `logits_`, as optional parameters are called.
     fn primal_of(&self, name: &str, tensor: &DraftedTensor) -> Option<&str> {
+        if let Some(told) = &self.told {
+            let (input_name, input) = self.inputs.get_key_value(told.primals.get(name)?)?;
+            let is_alike = input.dtype == tensor.dtype && !input.is_scalar() && input.is_float();
+            return is_alike.then_some(input_name.as_str());
+        }
         primal_names(name).find_map(|bare_name| {
             let has_name = |(input_name, _): &(&String, &DraftedTensor)| {
                 let input_name = input_name.trim_end_matches('_');

@@ -1,7 +1,7 @@
 //! `replay init`: writes a first `replay.toml` from the sources, without questions.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -13,8 +13,9 @@ use ::replay::history::History;
 
 use super::callable_source::{CODE, CallableSource, collect_files, is_host, unite_sources};
 use super::draft::{
-    BuildMacro, Draft, DraftedBuild, PythonNumbers, TypeNames, choose_usual_sizes,
-    find_build_macros, find_build_standard, find_command_standard, is_backward, split_words,
+    BoundResults, BuildMacro, Draft, DraftedBuild, PythonNumbers, TypeNames, choose_usual_sizes,
+    find_build_macros, find_build_standard, find_command_standard, find_python_passes, is_backward,
+    split_words,
 };
 use super::draft_measurement::{DraftMeasurement, measure_draft};
 use super::error::{CliResult, CommandError, ErrorContext};
@@ -53,6 +54,8 @@ struct Harnessed {
     first_alone: Option<Draft>,
     /// The sizes of its random inputs, where some are wanted.
     random_sizes: Option<RandomSizes>,
+    /// Those in whose place it stands: they do where a measurement of it fails.
+    displaced: Vec<Harnessed>,
 }
 
 impl Harnessed {
@@ -123,6 +126,7 @@ impl Repository {
             first_alone: self.draft_first_alone(&draft, sources),
             draft,
             random_sizes: None,
+            displaced: Vec::new(),
         }
     }
 
@@ -153,6 +157,52 @@ impl Repository {
             }
         }
         drafts
+    }
+
+    /// Drafts of the operations in the `texts` of Python that call bound functions forward and backward, each of its functions
+    /// once.
+    fn draft_python_passes(&self, index: &SourceIndex<'_>, texts: &[String]) -> Vec<BoundDraft> {
+        let bound = index.list_python_functions();
+        let find = |name: &str, arguments: usize| find_called(&bound, name, arguments);
+        let find_results =
+            |name: &str, arguments: usize| Some(BoundResults::of(find(name, arguments)?.signature));
+        let mut drafts: Vec<BoundDraft> = Vec::new();
+        for passes in find_python_passes(texts, &find_results) {
+            let called = passes.calls.iter().map(|call| find(&call.function, call.arguments.len()));
+            let Some(called) = called.collect::<Option<Vec<&BoundFunction<'_>>>>() else {
+                continue;
+            };
+            let sources = unite_sources(called.iter().flat_map(|bound| bound.list_sources()));
+            let types = TypeNames::from_texts(sources.iter().flat_map(|source| source.texts()));
+            let functions: Vec<&FunctionSignature> =
+                called.iter().map(|bound| bound.signature).collect();
+            let Some(draft) = Draft::from_python_passes(&passes, &functions, &types) else {
+                continue;
+            };
+            let harnessed = self.make_harness(draft, &sources);
+            if drafts.iter().any(|earlier| earlier.covers(&harnessed)) {
+                continue;
+            }
+            let reached = called.iter().flat_map(|function| function.reached.clone()).collect();
+            drafts.push(BoundDraft { harnessed, reached });
+        }
+        drafts
+    }
+}
+
+/// The function of `bound` that Python calls `name` with so many `arguments`; none where several are.
+fn find_called<'b, 's>(
+    bound: &'b BTreeMap<&str, Vec<BoundFunction<'s>>>,
+    name: &str,
+    arguments: usize,
+) -> Option<&'b BoundFunction<'s>> {
+    let functions = bound.get(name)?;
+    let is_fit = |function: &&BoundFunction<'_>| function.signature.parameters.len() == arguments;
+    match &functions.iter().filter(is_fit).collect::<Vec<_>>()[..] {
+        [only] => Some(only),
+        // Other parameters have a default.
+        [] if functions.len() == 1 => functions.first(),
+        _ => None,
     }
 }
 
@@ -196,6 +246,17 @@ fn take_bound_drafts(
     second_choices
 }
 
+/// Puts drafts of operations as Python calls them in the place of those of `harnesses` that call the same, in front of all
+/// others.
+fn take_python_drafts(harnesses: &mut Vec<Harnessed>, python_drafts: Vec<BoundDraft>) {
+    for bound in python_drafts.into_iter().rev() {
+        let (displaced, others) =
+            std::mem::take(harnesses).into_iter().partition(|harnessed| bound.covers(harnessed));
+        *harnesses = others;
+        harnesses.insert(0, Harnessed { displaced, ..bound.harnessed });
+    }
+}
+
 /// Gives each of `harnesses` its file: `first`, and those beside it.
 fn name_outputs(harnesses: &mut [Harnessed], first: &Path) {
     for number in 0..harnesses.len() {
@@ -227,10 +288,11 @@ pub fn run_init(args: &InitArgs, session: &Session) -> CliResult<u8> {
         Some(path) => index.find_source(path)?.into_iter().collect(),
         None => index.list_callable(&mut left_out),
     };
+    let python_texts = read_python_texts(&working_folder);
     let repository = Repository {
         submodules: find_submodules(&root),
         macros: find_script_macros(&working_folder),
-        python_numbers: index.find_python_numbers(&read_python_texts(&working_folder)),
+        python_numbers: index.find_python_numbers(&python_texts),
         root: root.clone(),
     };
     let mut harnesses: Vec<Harnessed> = Vec::new();
@@ -251,7 +313,14 @@ pub fn run_init(args: &InitArgs, session: &Session) -> CliResult<u8> {
     }
     let second_choices = match args.source {
         Some(_) => Vec::new(),
-        None => take_bound_drafts(&mut harnesses, repository.draft_bound(&index)),
+        None => {
+            let rest = take_bound_drafts(&mut harnesses, repository.draft_bound(&index));
+            take_python_drafts(
+                &mut harnesses,
+                repository.draft_python_passes(&index, &python_texts),
+            );
+            rest
+        }
     };
     left_out.retain(|line| !harnesses.iter().any(|harnessed| harnessed.holds_file_of(line)));
     name_outputs(&mut harnesses, &args.output);
@@ -272,7 +341,14 @@ pub fn run_init(args: &InitArgs, session: &Session) -> CliResult<u8> {
     }
     if let Some(words) = &args.random {
         choose_random_sizes(words, &mut harnesses)?;
-        measure_drafts(session, &mut harnesses, second_choices, &root, &mut left_out)?;
+        measure_drafts(
+            session,
+            &mut harnesses,
+            second_choices,
+            &root,
+            &args.output,
+            &mut left_out,
+        )?;
     }
     let mut random = Vec::new();
     let mut problems = Vec::new();
@@ -317,11 +393,18 @@ fn measure_drafts(
     harnesses: &mut Vec<Harnessed>,
     mut second_choices: Vec<BoundDraft>,
     root: &Path,
+    output: &Path,
     left_out: &mut Vec<String>,
 ) -> CliResult<()> {
     let mut number = 0;
     while number < harnesses.len() {
         let mut reason = measure_harness(session, &mut harnesses[number], root, left_out)?;
+        let displaced = std::mem::take(&mut harnesses[number].displaced);
+        if reason.is_some() && !displaced.is_empty() {
+            harnesses.splice(number..=number, displaced);
+            name_outputs(harnesses, output);
+            continue;
+        }
         let second = second_choices.iter().position(|bound| bound.covers(&harnesses[number]));
         if let Some(second) = second.filter(|_| reason.is_some()) {
             let mut bound = second_choices.remove(second);

@@ -2,7 +2,7 @@
 //! Python.
 
 use std::cell::OnceCell;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use ::replay::frontend::{
@@ -118,6 +118,82 @@ impl<'r> SourceIndex<'r> {
             }
         }
         numbers
+    }
+
+    /// The functions that Python calls, by their names there.
+    pub fn list_python_functions(&self) -> BTreeMap<&str, Vec<BoundFunction<'_>>> {
+        let mut by_name: BTreeMap<&str, Vec<BoundFunction<'_>>> = BTreeMap::new();
+        for PythonName { name, function, .. } in &self.python_names {
+            let bound = by_name.entry(name).or_default();
+            for source in self.list_places(function).iter().map(|&place| &self.sources[place]) {
+                let functions = self.callable(source).into_iter().flat_map(|c| &c.functions);
+                let own = functions.filter(|own| {
+                    own.name == *function
+                        && is_host(own)
+                        && own.template.is_none()
+                        && takes_tensors(own)
+                });
+                let own = own.map(|own| self.skip_wrappers(own, source));
+                for found in own.filter_map(|(own, source)| self.follow(own, source)) {
+                    let found = self.find_launcher(&found).unwrap_or(found);
+                    // A name is bound once for each way to call it.
+                    if bound.iter().all(|known| known.signature != found.signature) {
+                        bound.push(found);
+                    }
+                }
+            }
+            if bound.is_empty() {
+                bound.extend(self.find_behind_header(function));
+            }
+        }
+        by_name
+    }
+
+    /// The function within reach of `bound` that launches its kernels, if it has its very parameters: more is told of them there.
+    fn find_launcher<'s>(&'s self, bound: &BoundFunction<'s>) -> Option<BoundFunction<'s>> {
+        let signature = bound.signature;
+        let spell = |function: &FunctionSignature| -> Vec<(String, String)> {
+            let parameters = function.parameters.iter();
+            // `const Tensor&` and `Tensor` take the same.
+            let plain = |ty: &str| ty.replace("const ", "").replace([' ', '&'], "");
+            parameters.map(|parameter| (plain(&parameter.ty), parameter.name.clone())).collect()
+        };
+        let own = spell(signature);
+        for callable in bound.sources.iter().filter(|_| !signature.launches) {
+            let path = self.root.join(&callable.path);
+            let source = self.sources.iter().find(|source| source.path == path)?;
+            let launcher = callable.functions.iter().find(|function| {
+                function.launches
+                    && function.template.is_none()
+                    && is_host(function)
+                    && function.returns == signature.returns
+                    && bound.reached.contains(&function.name)
+                    && spell(function) == own
+            });
+            if let Some(launcher) = launcher {
+                return self.follow(launcher, source);
+            }
+        }
+        None
+    }
+
+    /// The function for a GPU by its name behind `function` of a header, which only chooses the device.
+    fn find_behind_header(&self, function: &str) -> Option<BoundFunction<'_>> {
+        let letters = |name: &str| name.replace('_', "").to_lowercase();
+        let wanted = letters(function) + "cuda";
+        let words = self.by_word.iter().filter(|(word, _)| letters(word) == wanted);
+        let places = words.flat_map(|(_, places)| places).map(|&place| &self.sources[place]);
+        let mut found = places.filter_map(|source| {
+            let functions = &self.callable(source)?.functions;
+            let own = functions.iter().find(|own| {
+                letters(&own.name) == wanted
+                    && is_host(own)
+                    && own.template.is_none()
+                    && takes_tensors(own)
+            });
+            self.follow(own?, source)
+        });
+        found.next()
     }
 
     /// The source at `path`.

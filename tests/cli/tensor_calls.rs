@@ -620,3 +620,93 @@ fn details_of_aten_are_there_and_an_extensions_own_functions_come_first() {
         assert!(run.stdout.contains("zeros 20"), "{dtype}: {}", run.text());
     }
 }
+
+const ACTIVATION: &str = "\
+#include <torch/extension.h>
+__global__ void act_kernel(float* out, const float* x, const float* b, const float* ref, int act, int grad, float alpha, int n, int cols) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= n) return;
+  float v = x[i];
+  if (b) v += b[i % cols];
+  float r = ref ? ref[i] : 0.f;
+  switch (act * 10 + grad) {
+    case 30: out[i] = v > 0.f ? v : v * alpha; break;
+    case 31: out[i] = r > 0.f ? v : v * alpha; break;
+    default: out[i] = v;
+  }
+}
+at::Tensor fused_act(const at::Tensor& input, const at::Tensor& bias, const at::Tensor& refer, int act, int grad, float alpha) {
+  auto x = input.contiguous();
+  auto y = at::empty_like(x);
+  const float* b = bias.numel() ? bias.data_ptr<float>() : nullptr;
+  const float* ref = refer.numel() ? refer.data_ptr<float>() : nullptr;
+  int n = x.numel();
+  act_kernel<<<(n + 63) / 64, 64>>>(y.data_ptr<float>(), x.data_ptr<float>(), b, ref, act, grad, alpha, n, bias.numel());
+  return y;
+}
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def(\"fused_act\", &fused_act); }
+";
+
+const ACTIVATION_IN_PYTHON: &str = "\
+import torch
+from torch.autograd import Function
+import ext
+
+
+class FusedActBackward(Function):
+    @staticmethod
+    def forward(ctx, grad_output, out, slope):
+        empty = grad_output.new_empty(0)
+        grad_input = ext.fused_act(grad_output.contiguous(), empty, out, 3, 1, slope)
+        return grad_input, grad_input.sum(0)
+
+    @staticmethod
+    def backward(ctx, gradgrad_input, gradgrad_bias):
+        return ext.fused_act(gradgrad_input, gradgrad_bias, gradgrad_input, 3, 1, 0.2), None, None
+
+
+class FusedAct(Function):
+    @staticmethod
+    def forward(ctx, input, bias, slope):
+        empty = input.new_empty(0)
+        out = ext.fused_act(input, bias, empty, 3, 0, slope)
+        ctx.save_for_backward(out)
+        ctx.slope = slope
+        return out
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        out, = ctx.saved_tensors
+        grad_input, grad_bias = FusedActBackward.apply(grad_output, out, ctx.slope)
+        return grad_input, grad_bias, None
+";
+
+#[test]
+fn init_calls_both_passes_as_python_does_and_a_wrong_gradient_of_one_function_is_told() {
+    let replay_random = |text: String| {
+        let env = TestEnv::new();
+        env.repo.write("csrc/act.cu", text);
+        env.repo.write("ops/act.py", ACTIVATION_IN_PYTHON);
+        env.repo.commit("An activation");
+        let init = env.replay(&["init", "--random"]);
+        for call in [
+            "out = fused_act(input, bias, at::empty({0}, at::Tensor(input).options()), 3, 0, slope);",
+            "grad_input = fused_act(grad_output, at::empty({0}, at::Tensor(grad_output).options()), \
+             out, 3, 1, slope);",
+            "wrote fixtures/random:",
+        ] {
+            assert!(init.stdout.contains(call), "{}", init.text());
+        }
+        env.replay(&["fixtures/random"])
+    };
+    let right = replay_random(ACTIVATION.to_owned());
+    assert_eq!(right.code, Some(0), "{}", right.text());
+    assert!(right.stdout.contains("grad_input  matches d out / d input"), "{}", right.text());
+    let wrong = replay_random(ACTIVATION.replace("r > 0.f ? v", "v > 0.f ? v"));
+    assert_eq!(wrong.code, Some(1), "{}", wrong.text());
+    assert!(
+        wrong.stdout.contains("grad_input  does not match d out / d input"),
+        "{}",
+        wrong.text()
+    );
+}

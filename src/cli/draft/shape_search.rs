@@ -542,7 +542,7 @@ pub fn find_supposition<E>(
             draft: draft.clone(),
             usual,
             numbers: draft.known_numbers.clone(),
-            forms: BTreeMap::new(),
+            forms: draft.known_forms.clone(),
             roomy: Vec::new(),
         };
         match search.attempt_with(&nothing)? {

@@ -1,6 +1,8 @@
 //! Drafts calls of functions of tensors, as Python writes them: `dx, dw = backward(dy, x, w);`. Their bodies tell the names of
 //! results, and some sizes.
 
+use std::collections::BTreeMap;
+
 use ::replay::fixture::InputDraw;
 use ::replay::frontend::{FunctionSignature, Parameter, ParameterAccess, TensorBody};
 use ::replay::tensor::DType;
@@ -25,12 +27,13 @@ pub fn takes_tensors(function: &FunctionSignature) -> bool {
         || function.parameters.iter().any(|parameter| names_tensor(&parameter.ty))
 }
 
-fn names_tensor(ty: &str) -> bool {
+/// Whether `ty` is of a tensor.
+pub(super) fn names_tensor(ty: &str) -> bool {
     ty.split(' ').any(|word| matches!(word, "Tensor" | "TensorList"))
 }
 
 /// Whether `ty` is of several tensors.
-fn names_tensor_list(ty: &str) -> bool {
+pub(super) fn names_tensor_list(ty: &str) -> bool {
     ty.split(' ').any(|word| matches!(word, "TensorList" | "vector" | "ArrayRef" | "tuple"))
 }
 
@@ -138,6 +141,16 @@ impl DraftedCall {
 impl Draft {
     /// Calls `function`, which takes or returns tensors, too.
     pub(super) fn add_tensor_call(&mut self, function: &FunctionSignature, types: &TypeNames) {
+        self.add_given_tensor_call(function, types, &BTreeMap::new());
+    }
+
+    /// Calls `function`, which takes or returns tensors, too; `given` are texts for arguments, by their places.
+    pub(super) fn add_given_tensor_call(
+        &mut self,
+        function: &FunctionSignature,
+        types: &TypeNames,
+        given: &BTreeMap<usize, String>,
+    ) {
         self.calls_with_tensors = true;
         let mut call = TensorCall {
             function,
@@ -149,6 +162,10 @@ impl Draft {
         };
         let mut arguments = Vec::new();
         for (place, parameter) in function.parameters.iter().enumerate() {
+            if let Some(text) = given.get(&place) {
+                arguments.push(text.clone());
+                continue;
+            }
             let name = self.name_of_result(parameter_name((place, parameter)));
             arguments.push(match self.kind_of_argument(&call, place, &name) {
                 ArgumentKind::Sizes => self.add_size_list(&name, &mut call.guesses),

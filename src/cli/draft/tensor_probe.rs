@@ -166,13 +166,23 @@ impl Draft {
         (draft != *self).then_some(draft)
     }
 
-    /// With the shapes of outputs that functions return for what flows into them; none if that is no change.
+    /// With the shapes of outputs that functions return for what flows into them, and those of arguments for the gradients that Python
+    /// returns for them; none if that is no change.
     pub fn with_aligned_upstreams(&self) -> Option<Draft> {
         let mut draft = self.clone();
         for (of, upstream) in self.flows() {
             let shape = self.shape_of(&of).to_vec();
             if let Some(input) = draft.inputs.get_mut(&upstream).filter(|_| self.is_returned(&of)) {
                 input.shape = shape;
+            }
+        }
+        // What names alone pair may have other shapes.
+        let told = if self.told.is_some() { self.list_returned() } else { Vec::new() };
+        for name in told {
+            let primal = draft.outputs.get(&name).and_then(|tensor| draft.primal_of(&name, tensor));
+            let shape = primal.map(|primal| draft.shape_of(primal).to_vec());
+            if let (Some(shape), Some(output)) = (shape, draft.outputs.get_mut(&name)) {
+                output.shape = shape;
             }
         }
         (draft != *self).then_some(draft)

@@ -228,6 +228,22 @@ pub(super) fn find_dtype_by_torch_constant(word: &str) -> Option<DType> {
     })
 }
 
+/// The dtype with this name in Python: `torch.int32`.
+pub(super) fn find_dtype_by_python_name(name: &str) -> Option<DType> {
+    Some(match name {
+        "half" | "float16" => DType::F16,
+        "bfloat16" => DType::BF16,
+        "float" | "float32" => DType::F32,
+        "double" | "float64" => DType::F64,
+        "int8" => DType::I8,
+        "int" | "int32" => DType::I32,
+        "long" | "int64" => DType::I64,
+        "uint8" => DType::U8,
+        "bool" => DType::Bool,
+        _ => return None,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
