@@ -175,7 +175,10 @@ fn elements_are_chosen_ordered_and_moved_as_pytorch_does() {
     assert_close(&made(reversed), &widened(wanted.clone()), 0.0, "rows in reverse");
     let indexed = "at::Tensor backwards = torch::arange(5, -1, -1);\n\
                    y = t.index({backwards.view({2, 3})}).view({6, 40});";
-    assert_close(&made(indexed), &widened(wanted), 0.0, "rows by index");
+    assert_close(&made(indexed), &widened(wanted.clone()), 0.0, "rows by index");
+    let ranged = "at::Tensor backwards = torch::range(5, 0, -1, torch::kInt);\n\
+                  y = t.index_select(0, backwards) + (torch::range(0, 1, 0.25).numel() - 5);";
+    assert_close(&made(ranged), &widened(wanted), 0.0, "rows by a range with its end");
     let masked_rows = "at::Tensor odd = torch::arange(6).eq(1) + torch::arange(6).eq(4);\n\
                        y = torch::cat({t.index({odd.gt(0)}), t.slice(0, 2)}, 0);";
     let wanted = [1, 4, 2, 3, 4, 5].map(|row| x[row * COLUMNS..(row + 1) * COLUMNS].to_vec());

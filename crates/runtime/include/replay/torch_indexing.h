@@ -1,4 +1,4 @@
-// Elements by index, repeated and in order: `index_select`, `gather`, `scatter_`, `repeat`, `stack`, `cumsum`, `sort`, `arange`.
+// Elements by index, repeated and in order: `index_select`, `gather`, `scatter_`, `repeat`, `stack`, `cumsum`, `sort`, `arange`, `range`.
 // Computed on the host. Where several indices of a scatter name one element, the last one counts.
 // PyTorch C++ API: "torch::index_select", "torch::scatter", "torch::sort" and their kin.
 #pragma once
@@ -383,6 +383,17 @@ inline Tensor arange(const Scalar& start, const Scalar& end, TensorOptions optio
 }
 inline Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, TensorOptions options = {}, call_site = {}) {
   return replay_torch::arange(start, end, step, options);
+}
+/// The numbers `start`, `start + step`, ... up to `end`: floating-point ones, unless the options say otherwise.
+inline Tensor range(const Scalar& start, const Scalar& end, const Scalar& step, TensorOptions options = {}, call_site = {}) {
+  const double difference = step.toDouble();
+  const double count = std::floor((end.toDouble() - start.toDouble()) / difference) + 1;
+  if (!options.dtype_opt()) options = options.dtype(ScalarType::Float);
+  // Half a step before the number behind the last one no error of rounding changes the count.
+  return replay_torch::arange(start, start.toDouble() + (count - 0.5) * difference, step, options);
+}
+inline Tensor range(const Scalar& start, const Scalar& end, TensorOptions options = {}, call_site = {}) {
+  return range(start, end, 1, options);
 }
 inline Tensor Tensor::bmm(const Tensor& other, call_site) const {
   if (dim() != 3 || other.dim() != 3 || size(0) != other.size(0) || size(2) != other.size(1))
