@@ -54,6 +54,8 @@ const TOO_MANY_SIZES: &str = "it has too many sizes";
 /// With so many replays a product of sizes is told from others.
 const ENOUGH: usize = 2;
 
+/// Where more than this part of all results is zeros, other inputs are tried.
+const MOSTLY_ZEROS: (u64, u64) = (3, 4);
 /// So many orders of two sizes are tried where threads meet.
 const MOST_ORDERS: usize = 4;
 
@@ -213,6 +215,9 @@ pub fn measure_draft(
         && let Some(small) = probe_folder.try_small_inputs(&tried)?
     {
         tried = small;
+    }
+    if let Some(fuller) = probe_folder.try_fuller_results(&tried)? {
+        tried = fuller;
     }
     if race.is_some() {
         match probe_folder.try_distinct_indices(&tried)? {
@@ -443,6 +448,20 @@ impl ProbeFolder<'_> {
         self.try_cure(draft, tried.sizes.clone(), |trial| Ok(!gives_nan(trial)?))
     }
 
+    /// The draft with inputs between 0 and 1, where results are zeros but for a few, as they are of points outside of a grid; none if
+    /// they are not, or that is no cure.
+    fn try_fuller_results(&self, tried: &TriedDraft) -> CliResult<Option<TriedDraft>> {
+        let usual = count_result_zeros(&tried.trial)?;
+        if usual.zeros * MOSTLY_ZEROS.1 <= usual.elements * MOSTLY_ZEROS.0 {
+            return Ok(None);
+        }
+        let Some(draft) = tried.draft.with_small_inputs() else { return Ok(None) };
+        self.try_cure(draft, tried.sizes.clone(), |trial| {
+            let other = count_result_zeros(trial)?;
+            Ok(find_fault(trial)?.is_none() && 2 * other.zeros < usual.zeros)
+        })
+    }
+
     /// The draft with indices of which none comes twice, where two threads met at one element; none if that is no cure.
     fn try_distinct_indices(&self, tried: &TriedDraft) -> CliResult<Option<TriedDraft>> {
         let Some(draft) = tried.draft.with_distinct_indices() else { return Ok(None) };
@@ -570,6 +589,24 @@ fn list_unwritten(trial: &Trial) -> CliResult<Vec<(String, Vec<usize>)>> {
         _ => None,
     });
     Ok(unwritten.collect())
+}
+
+/// The elements of results, and how many of them are zeros.
+struct ResultZeros {
+    elements: u64,
+    zeros: u64,
+}
+
+/// Those of all results of a plain replay that are floating-point tensors.
+fn count_result_zeros(trial: &Trial) -> CliResult<ResultZeros> {
+    let outputs = trial.outcome()?.outputs.iter().filter(|record| record.dtype.is_float());
+    let counts = outputs.map(|record| {
+        let elements: u64 = record.dims.iter().map(|dim| dim.size as u64).product();
+        (elements, record.summary.zeros)
+    });
+    let (elements, zeros) = counts
+        .fold((0, 0), |(elements, zeros), (own, own_zeros)| (elements + own, zeros + own_zeros));
+    Ok(ResultZeros { elements, zeros })
 }
 
 /// What ends a plain replay, or does not fit.

@@ -667,3 +667,36 @@ void copy_in_order(float* y, unsigned* done, const float* x, int n) { chain<<<n,
     let trace = std::fs::read_to_string(env.path("trace.json")).unwrap();
     assert_eq!(trace.matches("order 5eed").count(), 1, "{trace}");
 }
+
+#[test]
+fn inputs_lie_between_0_and_1_where_usual_ones_leave_nearly_all_results_zeros() {
+    let sample = |bounds: &str| {
+        let (env, said, _) = drafted(&format!(
+            "__global__ void sample_kernel(const float* points, const float* table, float* out, int n, int cells)\n\
+             {{\n\
+                 int i = blockIdx.x * blockDim.x + threadIdx.x;\n\
+                 if (i >= n) return;\n\
+                 float sum = 0;\n\
+                 for (int d = 0; d < 3; d++) {{\n\
+                     float p = points[3 * i + d];\n\
+                     if ({bounds}) {{ out[i] = 0; return; }}\n\
+                     sum += table[min(max(int(p * cells), 0), cells - 1)];\n\
+                 }}\n\
+                 out[i] = sum;\n\
+             }}\n\
+             void sample(const float* points, const float* table, float* out, int n, int cells)\n\
+             {{\n\
+                 sample_kernel<<<(n + 63) / 64, 64>>>(points, table, out, n, cells);\n\
+             }}\n"
+        ));
+        let fixture = std::fs::read_to_string(env.path("fixtures/random/fixture.toml"));
+        fixture.unwrap_or_else(|_| panic!("{said}"))
+    };
+    let inside = sample("p < 0 || p > 1");
+    assert!(inside.contains("; between 0 and 1: points, table\""), "{inside}");
+    let anywhere = sample("p > 4");
+    assert!(!anywhere.contains("between 0 and 1"), "{anywhere}");
+    // No inputs of either kind do better.
+    let nowhere = sample("p < 2");
+    assert!(!nowhere.contains("between 0 and 1"), "{nowhere}");
+}
