@@ -42,7 +42,7 @@ const HARNESS: &str = "replay.toml";
 const LINES_AROUND: usize = 3;
 /// The calls of a measurement take no more processor time, so that one slow kernel keeps nobody from the drafts of the others.
 const LONGEST_CALLS: Duration = Duration::from_secs(60);
-/// A measurement takes no longer on a machine with much other work: its load decides what is found there.
+/// A measurement takes no longer behind its compilation on a machine with much other work: its load decides what is found there.
 const LONGEST_MEASUREMENT: Duration = Duration::from_secs(120);
 /// Where the call of a try takes more processor time, smaller sizes are tried.
 const LONG_CALL: Duration = Duration::from_millis(300);
@@ -110,14 +110,19 @@ struct TriedDraft {
 struct MeasurementBudget {
     /// Of the processor time of calls.
     calls: Cell<Duration>,
-    end: Instant,
+    /// None until the first call has been made, and compiled before.
+    end: Cell<Option<Instant>>,
 }
 
 impl MeasurementBudget {
     fn start() -> MeasurementBudget {
-        MeasurementBudget {
-            calls: Cell::new(LONGEST_CALLS),
-            end: Instant::now() + LONGEST_MEASUREMENT,
+        MeasurementBudget { calls: Cell::new(LONGEST_CALLS), end: Cell::new(None) }
+    }
+
+    /// Notes that a call has been made.
+    fn note_call(&self) {
+        if self.end.get().is_none() {
+            self.end.set(Some(Instant::now() + LONGEST_MEASUREMENT));
         }
     }
 
@@ -127,7 +132,7 @@ impl MeasurementBudget {
     }
 
     fn is_spent(&self) -> bool {
-        self.calls.get().is_zero() || Instant::now() > self.end
+        self.calls.get().is_zero() || self.end.get().is_some_and(|end| Instant::now() > end)
     }
 }
 
@@ -403,6 +408,7 @@ impl ProbeFolder<'_> {
         match self.open_trial(draft, sizes)? {
             ProbeTrial::Ready(trial) => {
                 let reach = trial.measure_reach()?;
+                self.budget.note_call();
                 if let TensorReach::Measured(traces) = &reach {
                     self.budget.charge(traces.call_cpu);
                 }

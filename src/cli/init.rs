@@ -39,7 +39,7 @@ pub struct InitArgs {
     output: PathBuf,
     /// Measure shapes, and write a fixture of random inputs as well, which is marked as synthetic. Sizes are chosen, or
     /// all given. For a harness that is there, the fixture alone is written. Calls of a measurement take a minute of
-    /// processor time at most, and the whole two minutes; what was found until then is written
+    /// processor time at most, and the whole two minutes behind its compilation; what was found until then is written
     #[arg(long, value_name = "NAME=SIZE,...", num_args = 0..=1, default_missing_value = "")]
     random: Option<String>,
 }
@@ -400,7 +400,9 @@ fn measure_drafts(
     while number < harnesses.len() {
         let mut reason = measure_harness(session, &mut harnesses[number], root, left_out)?;
         let displaced = std::mem::take(&mut harnesses[number].displaced);
-        if reason.is_some() && !displaced.is_empty() {
+        if let Some(reason) = reason.as_ref().filter(|_| !displaced.is_empty()) {
+            let functions = harnesses[number].draft.functions.join(", ");
+            left_out.push(format!("{functions} as Python calls them: {reason}"));
             harnesses.splice(number..=number, displaced);
             name_outputs(harnesses, output);
             continue;
