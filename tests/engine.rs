@@ -348,8 +348,8 @@ fn what_a_cluster_cannot_do_is_told_with_its_place() {
 
 #[test]
 fn a_lane_that_never_comes_to_a_collective_is_named() {
-    insta::assert_snapshot!(failures("missing_lane"), @"barrier never reached in missing_lane_kernel, block [0, 0, 0], thread [62, 0, 0]: threads 0..9, 10..32 for the lanes 0xffffffff of its warp at src/cases.cu:22; threads 9, 32..64 at the barrier at src/cases.cu:23");
-    insta::assert_snapshot!(failures("caller_outside_the_mask"), @"barrier never reached in caller_outside_the_mask_kernel, block [0, 0, 0], thread [14, 0, 0]: threads 0..16 ended; threads 16..32 for the lanes 0x0000ffff of its warp at src/cases.cu:28");
+    insta::assert_snapshot!(failures("missing_lane"), @"barrier never reached in missing_lane_kernel, block [0, 0, 0], thread [63, 0, 0]: threads 0..9, 10..32 for the lanes 0xffffffff of its warp at src/cases.cu:22; threads 9, 32..64 at the barrier at src/cases.cu:23");
+    insta::assert_snapshot!(failures("caller_outside_the_mask"), @"barrier never reached in caller_outside_the_mask_kernel, block [0, 0, 0], thread [31, 0, 0]: threads 0..16 ended; threads 16..32 for the lanes 0x0000ffff of its warp at src/cases.cu:28");
 }
 
 #[test]

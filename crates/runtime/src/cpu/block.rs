@@ -36,6 +36,9 @@ use replay_base::summary::Poison;
 /// The fewest stacks to make: a larger block after small ones then rarely needs new ones.
 const LEAST_STACKS: usize = 256;
 
+/// So many collectives of a warp may follow each other while other warps could run.
+const MOST_COLLECTIVES: u32 = 1 << 16;
+
 /// The most warps of a block.
 const WARPS: usize = MAX_THREADS / LANES;
 
@@ -121,15 +124,40 @@ struct ThreadSchedule {
     live_count: u32,
     /// The words of both sets in use by the block.
     words: usize,
-    /// The threads inside a chain of shuffles; the machine does it for them.
-    in_folds: u32,
+    /// Threads freed by collectives that have not had their turn since. They come before all others, from the last: the
+    /// lanes of the last collective in their order, then those of the one before.
+    freed: Vec<u16>,
+    /// The collectives since a thread outside of their warps had a turn.
+    collectives: u32,
 }
 
 impl ThreadSchedule {
-    /// The next ready thread after the one at `position`, cyclically.
+    /// The thread with the turn after that of the one at `position`: the first freed lane, else the next ready thread,
+    /// cyclically.
     #[inline(always)]
     fn next_ready_after(&self, position: usize) -> Option<usize> {
-        self.ready.next_after(position, self.words)
+        match self.freed.last() {
+            Some(&freed) => Some(freed.into()),
+            None => self.ready.next_after(position, self.words),
+        }
+    }
+
+    /// The thread at `position` gets its turn.
+    #[inline(always)]
+    fn begin_turn(&mut self, position: usize) {
+        if self.freed.last() == Some(&(position as u16)) {
+            self.freed.pop();
+        }
+    }
+
+    /// Counts so many collectives of one warp. After very many without a turn of another warp, whose threads the warp may
+    /// be waiting for, its lanes no longer come first.
+    fn count_collectives(&mut self, count: u32) {
+        self.collectives += count;
+        if self.collectives >= MOST_COLLECTIVES {
+            self.collectives = 0;
+            self.freed.clear();
+        }
     }
 
     /// Lets every live thread run.
@@ -349,7 +377,8 @@ impl BlockRunner {
         self.schedule.ready.fill(thread_count);
         self.barriers.gathering = BlockBarrier::EMPTY;
         self.form = BlockForm::Stacks;
-        self.schedule.in_folds = 0;
+        self.schedule.freed.clear();
+        self.schedule.collectives = 0;
         self.schedule.live_count = thread_count as u32;
         for thread in &mut self.threads[..thread_count] {
             thread.context = 0;
@@ -395,8 +424,7 @@ impl BlockRunner {
         let Some(next) = self.schedule.next_ready_after(self.position) else {
             return Some(self.wait_for_cluster());
         };
-        let next_position = self.advance(next);
-        self.hand_over_to(next_position)
+        self.hand_over_to(next)
     }
 
     /// The thread with the turn after that of the one at `position`.
@@ -409,6 +437,7 @@ impl BlockRunner {
     #[inline(always)]
     fn hand_over_to(&mut self, next_position: usize) -> Option<Handover> {
         let current_position = self.position;
+        self.schedule.begin_turn(next_position);
         if next_position == current_position {
             return None;
         }
@@ -474,6 +503,7 @@ impl BlockRunner {
             self.report_deadlock();
         }
         self.schedule.make_all_ready();
+        self.schedule.collectives = 0;
         self.barriers.released =
             std::mem::replace(&mut self.barriers.gathering, BlockBarrier::EMPTY);
         check::note_block_barrier();
@@ -483,8 +513,10 @@ impl BlockRunner {
         let (warp, lane) = self.wait_for_warp(site);
         let lanes = &mut self.warps[warp % WARPS];
         lanes.arrive(lane, offer);
-        let freed = if lanes.can_complete(&offer) { self.complete(warp, offer) } else { 0 };
-        if freed >> lane & 1 == 1 { None } else { self.hand_over() }
+        if lanes.can_complete(&offer) {
+            self.complete(warp, offer);
+        }
+        self.hand_over()
     }
 
     /// Has the current thread wait for its warp. Returns the warp and the lane.
@@ -506,9 +538,9 @@ impl BlockRunner {
         self.warp_and_lane()
     }
 
-    /// Lets the lanes go on whose collective `offer` completes, and returns them.
+    /// Lets the lanes go on whose collective `offer` completes, before all other threads.
     #[inline(never)]
-    fn complete(&mut self, warp: usize, offer: Offer) -> u32 {
+    fn complete(&mut self, warp: usize, offer: Offer) {
         let freed = self.warps[warp].complete(&offer, self.undefined);
         if freed != 0 {
             match WarpOp::from_number(offer.op) {
@@ -516,22 +548,24 @@ impl BlockRunner {
                 WarpOp::Shuffle if self.warps[warp].strays != 0 => self.tell_strays(warp, freed),
                 _ => {}
             }
-            self.schedule.in_folds += self.warps[warp].in_fold(freed);
+            self.make_ready(warp, freed);
+            self.schedule.count_collectives(self.warps[warp].last_steps);
         }
-        self.make_ready(warp, freed);
-        freed
     }
 
-    /// Lets `lanes` of `warp` run.
+    /// Lets `lanes` of `warp` run, before all other threads.
     fn make_ready(&mut self, warp: usize, lanes: u32) {
+        let ThreadSchedule { ready, freed, .. } = &mut self.schedule;
+        let start = freed.len();
         if self.launch.tables.is_linear {
-            self.schedule.ready.insert_lanes(warp, lanes);
+            ready.insert_lanes(warp, lanes);
+            freed.extend(bit_positions(lanes).map(|lane| (warp * LANES + lane) as u16));
+            freed[start..].reverse();
         } else {
-            for lane in bit_positions(lanes) {
-                self.schedule
-                    .ready
-                    .insert(usize::from(self.launch.tables.position_of[warp * LANES + lane]));
-            }
+            let positions = &self.launch.tables.position_of[warp * LANES..];
+            freed.extend(bit_positions(lanes).map(|lane| positions[lane]));
+            freed[start..].iter().for_each(|&position| ready.insert(position.into()));
+            freed[start..].sort_unstable_by(|a, b| b.cmp(a));
         }
     }
 
@@ -586,11 +620,11 @@ impl BlockRunner {
             self.stacks.free.push(self.threads[ended].stack);
             return Some(self.pause(Pause::AtGrid, ended));
         }
-        let Some(next_ready) = self.schedule.next_ready_after(ended) else {
+        let Some(next_position) = self.schedule.next_ready_after(ended) else {
             self.stacks.free.push(self.threads[ended].stack);
             return Some(self.wait_for_cluster());
         };
-        let next_position = self.advance(next_ready);
+        self.schedule.begin_turn(next_position);
         self.enter(next_position);
         let stack = self.threads[ended].stack;
         if self.threads[next_position].context != 0 {

@@ -6,7 +6,6 @@ mod block;
 pub mod check;
 mod clusters;
 mod coresident;
-mod countdown;
 mod fault;
 mod fiber;
 mod frames;

@@ -1,7 +1,6 @@
 //! The collectives of one warp: its lanes' offers and results.
 #![allow(unsafe_code)]
 
-use super::countdown::Countdown;
 use crate::abi::{FoldFn, WarpOp};
 
 /// The lanes of a warp.
@@ -22,8 +21,8 @@ pub(super) struct Lanes {
     pub strays: u32,
     /// Whether waiting lanes may differ in their operation or mask.
     is_mixed: bool,
-    /// The shuffles still ahead of each lane after its last one, in a chain with known values.
-    pub left: Countdown,
+    /// The collectives that the last completed one stands for: the shuffles of a chain.
+    pub last_steps: u32,
     /// The chain of the lanes in `folding`; they wait at its first shuffle.
     fold: Option<WarpReduction>,
     folding: u32,
@@ -73,7 +72,6 @@ impl Lanes {
         self.live = u32::MAX >> (LANES - count.min(LANES));
         self.arrived = 0;
         self.folding = 0;
-        self.left = Countdown::default();
     }
 
     /// Has `lane` wait with `offer`.
@@ -130,12 +128,6 @@ impl Lanes {
         self.folding = self.folding & !other_lanes | if joins { other_lanes } else { 0 };
     }
 
-    /// How many of `lanes` are inside a chain whose values are known.
-    #[inline(always)]
-    pub(super) fn in_fold(&self, lanes: u32) -> u32 {
-        (self.left.any() & lanes).count_ones()
-    }
-
     /// Whether every live lane of the mask of `offer` has come.
     #[inline(always)]
     pub(super) fn can_complete(&self, offer: &Offer) -> bool {
@@ -151,6 +143,7 @@ impl Lanes {
         if !self.can_complete(offer) || self.is_mixed && !bit_positions(members).all(agrees) {
             return 0;
         }
+        self.last_steps = 1;
         match WarpOp::from_number(offer.op) {
             WarpOp::Shuffle => match self.fold {
                 Some(fold) if members & !self.folding == 0 => self.run(fold, members, undefined),
@@ -167,7 +160,7 @@ impl Lanes {
         self.strays = 0;
         self.whole |= members;
         self.folding &= !members;
-        self.left.set(members, fold.count() - 1);
+        self.last_steps = fold.count();
         let mut values = self.offers.map(|offer| offer.value);
         bit_positions(!members).for_each(|lane| values[lane] = undefined);
         // SAFETY: the artifact that made the offers made `run` for their values.

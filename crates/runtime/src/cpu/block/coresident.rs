@@ -113,7 +113,7 @@ impl BlockRunner {
         state.restless = 0;
         // SAFETY: thread-local storage of the artifact.
         unsafe { *self.pointers.block_idx = block };
-        let next = self.advance(next);
+        self.schedule.begin_turn(next);
         let context = match self.threads[next].context {
             _ if self.form == BlockForm::Turns => self.threads[0].context,
             0 => self.start(next),

@@ -8,7 +8,7 @@
 use std::slice;
 
 use super::running::current_runner;
-use super::{BlockForm, BlockRunner, Handover, Pause, WARPS};
+use super::{BlockForm, BlockRunner, Handover, Pause, ThreadSchedule, WARPS};
 use crate::abi::{BlockThreads, CallSite, FoldWait, WarpTurn};
 use crate::cpu::fiber::switch;
 use crate::cpu::warp::{LANES, WarpReduction};
@@ -24,15 +24,21 @@ impl BlockRunner {
     fn turn_of(&mut self, position: usize) -> WarpTurn {
         self.position = position;
         let (warp, lane) = self.warp_and_lane();
-        let lanes = &self.warps[warp];
-        let count = if self.launch.tables.is_linear {
-            ((self.schedule.ready.lanes(warp) & !lanes.left.any()) >> lane).trailing_ones()
+        // A freed thread comes first until it reports where it has come.
+        let ThreadSchedule { ready, freed, .. } = &self.schedule;
+        let is_freed = freed.last() == Some(&(position as u16));
+        let count = if is_freed && self.launch.tables.is_linear {
+            let lanes = (position..position + LANES - lane).map(|position| position as u16);
+            lanes.zip(freed.iter().rev()).take_while(|(next, freed)| next == *freed).count()
+        } else if self.launch.tables.is_linear {
+            (ready.lanes(warp) >> lane).trailing_ones() as usize
         } else {
             1
         };
+        let lanes = &self.warps[warp];
         WarpTurn {
             position: position as u32,
-            count,
+            count: count as u32,
             results: lanes.results.as_ptr(),
             whole: lanes.whole,
             alone: u32::from(lanes.arrived == 0),
@@ -42,9 +48,7 @@ impl BlockRunner {
     /// The turn after the current thread's, now waiting.
     #[inline(always)]
     fn next_turn(&mut self) -> WarpTurn {
-        let next = self.next_after(self.position);
-        let next_position = self.advance(next);
-        self.turn_of(next_position)
+        self.turn_of(self.next_after(self.position))
     }
 
     /// All threads have ended: the kernel returns, on the stack of the first thread.
@@ -65,6 +69,7 @@ impl BlockRunner {
         let (warp, lane) = self.warp_and_lane();
         for index in 0..values.len() {
             self.position = wait.position as usize + index;
+            self.schedule.begin_turn(self.position);
             self.come_to_collective(wait.site);
         }
         let fold = WarpReduction::new(wait.steps, wait.run);
@@ -76,12 +81,13 @@ impl BlockRunner {
     /// turn, in a cooperative launch.
     fn yield_turn(&mut self, position: usize) -> Option<Handover> {
         self.position = position;
+        self.schedule.begin_turn(position);
         let next = self.next_after(position);
         if self.together.is_some() && next <= position {
             let Handover { to, .. } = self.pause(Pause::Yielded, next);
             return Some(Handover { save: &raw mut self.threads[0].context, to });
         }
-        self.position = self.advance(next);
+        self.position = next;
         None
     }
 }
@@ -117,6 +123,7 @@ pub(crate) unsafe extern "C" fn turn_barrier(
         let runner = current_runner();
         for position in position..position + count {
             runner.position = position as usize;
+            runner.schedule.begin_turn(runner.position);
             runner.come_to_barrier(0, site);
         }
         if !next.is_null() {
@@ -143,15 +150,10 @@ pub(crate) unsafe extern "C" fn turn_fold(wait: *const FoldWait, next: *mut Warp
             return;
         }
         let offer = runner.warps[warp % WARPS].offers[lane];
-        let completes = runner.warps[warp % WARPS].can_complete(&offer);
-        let freed = if completes { runner.complete(warp, offer) } else { 0 };
-        *next = match freed >> lane & 1 {
-            1 => {
-                let next_position = runner.advance(runner.position);
-                runner.turn_of(next_position)
-            }
-            _ => runner.next_turn(),
-        };
+        if runner.warps[warp % WARPS].can_complete(&offer) {
+            runner.complete(warp, offer);
+        }
+        *next = runner.next_turn();
     }
 }
 
@@ -179,6 +181,7 @@ pub(crate) unsafe extern "C" fn turn_end(position: u32, count: u32, next: *mut W
     unsafe {
         let runner = current_runner();
         for position in position..position + count {
+            runner.schedule.begin_turn(position as usize);
             runner.leave(position as usize);
         }
         if next.is_null() {
