@@ -24,6 +24,8 @@ static FOLDS: LazyLock<Project> = LazyLock::new(|| open_cases(include_str!("fold
 
 static TURNS: LazyLock<Project> = LazyLock::new(|| open_cases(include_str!("turns.cu")));
 
+static REGIONS: LazyLock<Project> = LazyLock::new(|| open_cases(include_str!("regions.cu")));
+
 static INLINED: LazyLock<Project> = LazyLock::new(|| open_cases(include_str!("inlined.cu")));
 
 static ODD: LazyLock<Project> = LazyLock::new(|| open_cases(include_str!("inlined_odd.cu")));
@@ -98,6 +100,37 @@ fn threads_in_turn_that_let_others_run_have_the_turns_and_bits_of_stacks() {
     let count: usize = loops.iter().map(|of| made.text.matches(of).count()).sum();
     assert_eq!(count, made.kernels.len());
     assert_same_as_with_stacks(&YIELDS);
+}
+
+#[test]
+fn kernels_are_cut_at_their_waits_unless_the_order_of_threads_shows() {
+    let unit = SourceUnit { path: "cases.cu", text: include_str!("regions.cu") };
+    let made =
+        translate_for_host(&unit, &scan_symbols(&[unit]), Precision::Native, Threads::Blocks)
+            .unwrap();
+    let kernels = made.text.split("__global__").skip(1);
+    let cut: Vec<&str> = kernels
+        .filter(|kernel| kernel.contains("struct replay_arrays_t"))
+        .filter_map(|kernel| kernel.split_once("void ")?.1.split('(').next())
+        .collect();
+    assert_eq!(
+        cut,
+        [
+            "norm_kernel",
+            "branch_kernel",
+            "agreeing_kernel",
+            "leaving_kernel",
+            "rows_kernel",
+            "lanes_kernel",
+            "scan_kernel",
+            "welford_kernel"
+        ]
+    );
+}
+
+#[test]
+fn regions_have_the_turns_and_bits_of_stacks() {
+    assert_same_as_with_stacks(&REGIONS);
 }
 
 #[test]

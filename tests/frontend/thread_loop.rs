@@ -343,7 +343,6 @@ fn what_is_not_understood_keeps_stacks() {
             "",
             "__shared__ float s; for (int d = 16; d > 0; d /= 2) s += __shfl_xor_sync(~0u, s, d); x[0] = s;",
         ),
-        ("", "float s = n; s += __shfl_xor_sync(~0u, s, 1); __syncthreads();"),
         ("", "__threadfence(); __syncthreads();"),
         ("", "while (*(volatile float*)x == 0) {} __syncthreads();"),
         ("", "asm(\"\"); __syncthreads();"),

@@ -17,7 +17,9 @@ mod inlining;
 mod names;
 mod plan;
 mod reason;
+mod regions;
 mod shuffle_reduction;
+mod single_shuffles;
 mod statements;
 mod uses;
 mod vector_code;
@@ -137,7 +139,7 @@ pub(crate) fn rewrite_thread_loops(
         }
         let shuffles = match &source_check {
             _ if !has_shuffles => Shuffles::default(),
-            Ok(()) => Shuffles::find_shuffle_reductions(&source, &tokens, facts, &item),
+            Ok(()) => Shuffles::find_shuffle_reductions(&source, &tokens, facts, &item, false),
             Err(_) => Shuffles::refuse_all(text, &tokens, &item),
         };
         shuffle_sites.extend(list_shuffles(&source, &tokens, &item, &shuffles));
@@ -156,7 +158,12 @@ pub(crate) fn rewrite_thread_loops(
         };
         if matches!(planned, KernelPlan::Stacks(_)) && source_check.is_ok() {
             let inlined = waiting_functions.inline_into(&source, &tokens, &item);
-            let rewritten = inlined.and_then(|text| rewrite_inlined_kernel(path, &text, facts));
+            let kernel_text = inlined.or_else(|| {
+                let start = tokens[item.tokens.start].start;
+                let own = &text[start..tokens[item.body.end - 1].end];
+                own.contains("__shfl").then(|| "\n".repeat(source.line(start) - 1) + own)
+            });
+            let rewritten = kernel_text.and_then(|text| rewrite_one_kernel(path, &text, facts));
             if let Some((kernel, threads)) = rewritten {
                 let bytes = tokens[item.tokens.start].start..tokens[item.body.end - 1].end;
                 edits.replace(bytes, kernel);
@@ -166,7 +173,9 @@ pub(crate) fn rewrite_thread_loops(
             }
         }
         match &planned {
-            KernelPlan::Block(plan) => emit::emit_thread_loop(&source, &tokens, plan, &mut edits),
+            KernelPlan::Block(plan) => {
+                emit::emit_thread_loop(&source, &tokens, facts, plan, &mut edits)
+            }
             KernelPlan::InTurn(Some(plan)) => in_turn::emit_in_turn_loop(&tokens, plan, &mut edits),
             KernelPlan::InTurn(None) | KernelPlan::Stacks(_) => {
                 shuffle_reduction::rewrite_shuffle_reductions(
@@ -187,16 +196,19 @@ pub(crate) fn rewrite_thread_loops(
 }
 
 /// The one kernel in `text`, behind empty lines, in thread-loop form; none if it has none.
-fn rewrite_inlined_kernel(path: &str, text: &str, facts: &Facts) -> Option<(String, ThreadForm)> {
+fn rewrite_one_kernel(path: &str, text: &str, facts: &Facts) -> Option<(String, ThreadForm)> {
+    let whole = Source::new(&SourceUnit { path, text });
+    let whole_tokens = whole.view(true);
+    let [item] = &outline_items(text, &whole_tokens)[..] else { return None };
+    let text = &single_shuffles::split_shuffles(text, &whole_tokens, item);
     let source = Source::new(&SourceUnit { path, text });
     let tokens = source.view(true);
-    let items = outline_items(text, &tokens);
-    let [item] = &items[..] else { return None };
-    let shuffles = Shuffles::find_shuffle_reductions(&source, &tokens, facts, item);
+    let [item] = &outline_items(text, &tokens)[..] else { return None };
+    let shuffles = Shuffles::find_shuffle_reductions(&source, &tokens, facts, item, true);
     let plan = plan::plan_kernel(text, &tokens, facts, item, &shuffles, false).ok()?;
     let mut edits = Edits::default();
-    emit::emit_thread_loop(&source, &tokens, &plan, &mut edits);
-    let threads = KernelPlan::Block(plan).describe(&source, &tokens);
+    emit::emit_thread_loop(&source, &tokens, facts, &plan, &mut edits);
+    let threads = KernelPlan::Block(Box::new(plan)).describe(&source, &tokens);
     Some((edits.apply(text).trim_start_matches('\n').to_owned(), threads))
 }
 
@@ -204,7 +216,7 @@ fn rewrite_inlined_kernel(path: &str, text: &str, facts: &Facts) -> Option<(Stri
 enum KernelPlan<'t> {
     /// Nothing in it waits: a loop over the threads, or none where the body must stay as it is.
     InTurn(Option<InTurnLoop>),
-    Block(ThreadLoopPlan<'t>),
+    Block(Box<ThreadLoopPlan<'t>>),
     /// As it is: each thread has a stack.
     Stacks(StackRefusal),
 }
@@ -251,7 +263,7 @@ fn choose_kernel_form<'t>(
         return KernelPlan::InTurn(plan);
     }
     match checked.and_then(|()| plan::plan_kernel(text, tokens, facts, item, shuffles, lanes)) {
-        Ok(plan) => KernelPlan::Block(plan),
+        Ok(plan) => KernelPlan::Block(Box::new(plan)),
         Err(refusal) => KernelPlan::Stacks(refusal),
     }
 }

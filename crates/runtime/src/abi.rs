@@ -181,6 +181,8 @@ pub struct BlockThreads {
     /// The threads in their running order.
     pub threads: *const BlockThread,
     pub count: u32,
+    /// Whether each stands at the position of its linear index.
+    pub in_order: u32,
 }
 
 /// The threads of one warp with the turn, in a kernel that runs a block in turns.
@@ -237,7 +239,7 @@ pub struct Abi {
     pub is_cooperative: unsafe extern "C" fn() -> u32,
     pub whole_block: unsafe extern "C" fn(usize, usize, *mut BlockThreads),
     pub rest_of_block: unsafe extern "C" fn(*mut BlockThreads),
-    pub block_turns: unsafe extern "C" fn(usize, *mut BlockThreads, *mut WarpTurn),
+    pub block_turns: unsafe extern "C" fn(usize, usize, *mut BlockThreads, *mut WarpTurn),
     pub turn_barrier: unsafe extern "C" fn(u32, u32, CallSite, *mut WarpTurn),
     pub turn_fold: unsafe extern "C" fn(*const FoldWait, *mut WarpTurn),
     pub turn_yield: unsafe extern "C" fn(u32, *mut WarpTurn),

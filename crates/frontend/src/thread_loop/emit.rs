@@ -3,9 +3,12 @@
 use std::fmt::Write;
 use std::ops::Range;
 
+use super::Facts;
 use super::grid_stride::GridStrideLoop;
 use super::inlining::place_of_wait;
+use super::plan::regions::Check;
 use super::plan::{Placed, ThreadLoopPlan, Variable, VariableHome, YieldPoint};
+use super::regions::{declare_arrays, write_regions};
 use super::yield_points::around_atomic;
 use crate::syntax::edits::Edits;
 use crate::syntax::escape_c_string;
@@ -20,11 +23,17 @@ const STORES_BYTES: usize = 256 << 10;
 pub(super) fn emit_thread_loop(
     source: &Source,
     tokens: &Tokens,
+    facts: &Facts,
     plan: &ThreadLoopPlan,
     edits: &mut Edits,
 ) {
     let mut writer = ThreadLoopWriter { source, tokens, plan, edits };
-    writer.frame();
+    writer.frame(facts);
+    for (index, barrier) in plan.barriers.iter().enumerate() {
+        if let Some(check) = barrier.check {
+            writer.check(index + 1, barrier, check);
+        }
+    }
     for range in &plan.hoisted {
         writer.erase(range.clone());
     }
@@ -32,7 +41,9 @@ pub(super) fn emit_thread_loop(
         writer.declaration(placed);
     }
     for (index, barrier) in plan.barriers.iter().enumerate() {
-        writer.barrier(index + 1, barrier);
+        if barrier.check.is_none() {
+            writer.barrier(index + 1, barrier);
+        }
     }
     for (number, strided) in plan.strided.iter().enumerate() {
         writer.strided(number, strided);
@@ -70,7 +81,7 @@ impl ThreadLoopWriter<'_> {
     }
 
     /// Inserts the code before and behind the statements of the body.
-    fn frame(&mut self) {
+    fn frame(&mut self, facts: &Facts) {
         let mut code_before = String::from(" ");
         for range in &self.plan.hoisted {
             code_before += &self.folded(range.clone());
@@ -106,12 +117,17 @@ impl ThreadLoopWriter<'_> {
             "struct replay_frame_t {{ unsigned replay_at; {members}}}; \
              static const replay_site replay_sites[] = {{{sites}}}; "
         );
-        let scratch = self.scratch_bytes();
+        let mut scratch = self.scratch_bytes().to_string();
+        if let Some(regions) = &self.plan.regions {
+            code_before += &declare_arrays(regions);
+            scratch = "sizeof(replay_arrays_t)".to_owned();
+            jumps += "case 0xffffffffu: goto replay_end; ";
+        }
         let _ = match (self.plan.turns, self.plan.indexed) {
             (true, _) => {
                 write!(
                     code_before,
-                    "::replay_rt::block_turns<replay_frame_t> replay_block(replay_sites); "
+                    "::replay_rt::block_turns<replay_frame_t> replay_block(replay_sites, {scratch}); "
                 )
             }
             (false, indexed) => write!(
@@ -129,6 +145,9 @@ impl ThreadLoopWriter<'_> {
         }
         for (number, strided) in self.plan.strided.iter().enumerate() {
             code_before += &strided.declaration(number);
+        }
+        if let Some(regions) = &self.plan.regions {
+            code_before += &write_regions(self.source, self.tokens, facts, self.plan, regions);
         }
         let _ = write!(
             code_before,
@@ -252,19 +271,39 @@ impl ThreadLoopWriter<'_> {
         self.insert_around(statement, text, " }");
     }
 
+    /// A place where threads that have run in regions go on.
+    fn check(&mut self, number: usize, place: &YieldPoint, check: Check) {
+        let mut back = String::new();
+        for &k in &place.kept {
+            let Variable { name, parameter, .. } = &self.plan.variables[k];
+            if !parameter {
+                let _ = write!(back, " {name} = replay_frame->v{k};");
+            }
+        }
+        let start = place.tokens.start;
+        let byte_offset = match check {
+            Check::Before => self.place_before(start),
+            Check::After => self.tokens[start - 1].end,
+        };
+        self.edits.insert(byte_offset, format!(" if (false) {{ replay_{number}:;{back} }} "));
+    }
+
     /// Puts `code_before` in front of a loop, and `code_after` behind it.
     fn insert_around(&mut self, statement: Range<usize>, code_before: String, code_after: &str) {
-        // A pragma stays the line before the loop.
-        let pragmas = (0..statement.start).rev();
+        self.edits.insert(self.place_before(statement.start), code_before);
+        self.edits.insert(self.tokens[statement.end - 1].end, code_after);
+    }
+
+    /// Where code in front of the statement at token `start` begins: a pragma stays the line before a loop.
+    fn place_before(&self, start: usize) -> usize {
+        let pragmas = (0..start).rev();
         let first = pragmas
             .take_while(|&token_index| self.tokens[token_index].kind == TokenKind::Directive)
             .last();
-        let byte_offset = match first {
+        match first {
             Some(first) => self.tokens[first - 1].end,
-            None => self.tokens[statement.start].start,
-        };
-        self.edits.insert(byte_offset, code_before);
-        self.edits.insert(self.tokens[statement.end - 1].end, code_after);
+            None => self.tokens[start].start,
+        }
     }
 
     fn barrier(&mut self, number: usize, barrier: &YieldPoint) {

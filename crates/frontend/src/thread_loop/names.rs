@@ -48,8 +48,27 @@ pub(super) fn find_waiting_word(
     waits: &[Range<usize>],
 ) -> Option<usize> {
     find_word(text, tokens, item, |at, word| {
-        facts.waits(word) && word != "__syncthreads" && !waits.iter().any(|wait| wait.contains(&at))
+        facts.waits(word)
+            && word != "__syncthreads"
+            && !waits.iter().any(|wait| wait.contains(&at))
+            && !is_variable(text, tokens, item, at)
     })
+}
+
+/// Whether the word at `at` is a variable of the kernel by the name of a function elsewhere.
+fn is_variable(text: &str, tokens: &Tokens, item: &Item, at: usize) -> bool {
+    let word = tokens[at].text(text);
+    let is_whole = |at: usize| {
+        !tokens.is_spelled_at(text, at + 1, "(") && !tokens.is_spelled_at(text, at - 1, "::")
+    };
+    let is_declared = |place: usize| {
+        tokens[place - 1].kind == TokenKind::Ident
+            && !tokens.is_spelled_at(text, place - 1, "return")
+            && tokens.is_spelled_at(text, place + 1, "=")
+    };
+    let mut places = item.body.start + 1..at + 1;
+    is_whole(at)
+        && places.any(|place| tokens.is_spelled_at(text, place, word) && is_declared(place))
 }
 
 /// The first token of the kernel `item` that is a word and fits.

@@ -4,20 +4,23 @@
 //! questions about the kernel's words.
 
 mod hoisted;
+pub(super) mod regions;
 mod variables;
 mod walk;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use self::regions::{Check, Regions};
 use super::declarations::VariableDeclaration;
 use super::facts::Facts;
 use super::grid_stride::{self, GridStrideLoop};
 use super::halving::{self, Halving};
+use super::inlining::template_types;
 use super::kernel_head_tokens;
 use super::reason::{StackReason, StackRefusal};
 use super::shuffle_reduction::{ShuffleReduction, Shuffles};
-use super::statements::parse_kernel_body;
+use super::statements::{KernelStatement, parse_kernel_body};
 use super::uses::{Use, classify_variable_use};
 use super::yield_points;
 use crate::syntax::lexer::{TokenKind, Tokens};
@@ -46,6 +49,10 @@ pub(super) struct ThreadLoopPlan<'t> {
     pub turns: bool,
     /// The shuffles in the kernel.
     pub shuffles: &'t Shuffles<'t>,
+    /// Its regions between waits, if it can be cut at them.
+    pub regions: Option<Regions>,
+    /// The parameters of its template that are types.
+    pub template_types: BTreeSet<String>,
 }
 
 /// A declaration. A thread's return to a barrier jumps over it.
@@ -95,6 +102,8 @@ pub(super) struct YieldPoint {
     pub kept: Vec<usize>,
     /// The address and the value of an atomic.
     pub arguments: Option<[Range<usize>; 2]>,
+    /// Nobody waits here: threads that have run in regions go on here.
+    pub check: Option<Check>,
 }
 
 /// Plans the kernel `item` with its `shuffles`; with `lanes` some loops run for several threads at once.
@@ -108,48 +117,43 @@ pub(super) fn plan_kernel<'t>(
 ) -> Result<ThreadLoopPlan<'t>, StackRefusal> {
     let waits = yield_points::find_yielding_statements(text, tokens, facts, item, &shuffles.folds);
     let statements = parse_kernel_body(text, tokens, item.body.start, &waits)?;
-    let plan = ThreadLoopPlan {
-        body: item.body.clone(),
-        variables: Vec::new(),
-        hoisted: Vec::new(),
-        declarations: Vec::new(),
-        barriers: Vec::new(),
-        returns: Vec::new(),
-        indexed: false,
-        halvings: Vec::new(),
-        strided: Vec::new(),
-        turns: !waits.is_empty(),
-        shuffles,
-    };
-    let names = BTreeMap::new();
-    let moved = BTreeSet::new();
-    let places = BTreeMap::new();
-    let visible = Vec::new();
-    let mut planner =
-        Planner { text, tokens, facts, item, plan, waits, names, places, moved, visible };
-    planner.check_words()?;
-    planner.collect_places();
-    planner.collect_names(&statements)?;
-    planner.check_macros()?;
-    planner.parameters()?;
+    let planner = || Planner::begin(text, tokens, facts, item, shuffles, waits.clone());
+    let mut in_turns = planner();
+    in_turns.check_kernel(&statements)?;
     let inner = item.body.start + 1..item.body.end - 1;
-    planner.list(&statements, inner, &mut Vec::new())?;
-    planner.check_names()?;
-    planner.check_barriers()?;
-    if planner.plan.turns {
-        return Ok(planner.plan);
+    in_turns.list(&statements, inner, &mut Vec::new())?;
+    in_turns.check_names()?;
+    in_turns.check_barriers()?;
+    let (halvings, strided) = if in_turns.plan.turns {
+        (Vec::new(), Vec::new())
+    } else {
+        let halvings = halving::find_halving_loops(&in_turns, &statements);
+        let strided = if lanes {
+            grid_stride::find_grid_stride_loops(&in_turns, &statements)
+        } else {
+            Vec::new()
+        };
+        (halvings, strided)
+    };
+    if halvings.is_empty() && strided.is_empty() {
+        let mut in_regions = planner();
+        in_regions.check_kernel(&statements)?;
+        if let Ok(regions) = in_regions.plan_regions(&statements)
+            && in_regions.check_names().is_ok()
+            && in_regions.check_barriers().is_ok()
+        {
+            let plan = in_regions.plan;
+            return Ok(ThreadLoopPlan { indexed: true, regions: Some(regions), ..plan });
+        }
     }
     let waits = statements
         .iter()
         .find(|statement| statement.waits)
         .map_or(item.body.end, |statement| statement.tokens.start);
-    let indexed = planner
+    let indexed = in_turns
         .mentions(waits..item.body.end)
-        .any(|token_index| facts.asks_index(planner.word(token_index)));
-    let halvings = halving::find_halving_loops(&planner, &statements);
-    let strided =
-        if lanes { grid_stride::find_grid_stride_loops(&planner, &statements) } else { Vec::new() };
-    Ok(ThreadLoopPlan { indexed, halvings, strided, ..planner.plan })
+        .any(|token_index| facts.asks_index(in_turns.word(token_index)));
+    Ok(ThreadLoopPlan { indexed, halvings, strided, ..in_turns.plan })
 }
 
 /// A kernel on its way to a plan.
@@ -169,9 +173,51 @@ pub(super) struct Planner<'t> {
     moved: BTreeSet<&'t str>,
     /// The variables in scope, by index, during the walk over the statements.
     visible: Vec<usize>,
+    /// The variables of loops with one value for all threads, during the walk.
+    uniform: BTreeSet<String>,
 }
 
 impl<'t> Planner<'t> {
+    fn begin(
+        text: &'t str,
+        tokens: &'t Tokens,
+        facts: &'t Facts,
+        item: &'t Item,
+        shuffles: &'t Shuffles<'t>,
+        waits: Vec<Range<usize>>,
+    ) -> Planner<'t> {
+        let plan = ThreadLoopPlan {
+            body: item.body.clone(),
+            variables: Vec::new(),
+            hoisted: Vec::new(),
+            declarations: Vec::new(),
+            barriers: Vec::new(),
+            returns: Vec::new(),
+            indexed: false,
+            halvings: Vec::new(),
+            strided: Vec::new(),
+            turns: !waits.is_empty(),
+            shuffles,
+            regions: None,
+            template_types: template_types(text, tokens, item),
+        };
+        let names = BTreeMap::new();
+        let moved = BTreeSet::new();
+        let places = BTreeMap::new();
+        let visible = Vec::new();
+        let uniform = BTreeSet::new();
+        Planner { text, tokens, facts, item, plan, waits, names, places, moved, visible, uniform }
+    }
+
+    /// Finds the kernel's names and parameters, and refuses what no statement can hold.
+    fn check_kernel(&mut self, statements: &[KernelStatement]) -> Result<(), StackRefusal> {
+        self.check_words()?;
+        self.collect_places();
+        self.collect_names(statements)?;
+        self.check_macros()?;
+        self.parameters()
+    }
+
     pub(super) fn is_spelled_at(&self, token_index: usize, spelling: &str) -> bool {
         self.tokens.is_spelled_at(self.text, token_index, spelling)
     }

@@ -24,6 +24,8 @@ const SHUFFLES: [(&str, &str); 3] = [
     ("__shfl_down_sync", "fold_down"),
     ("__shfl_up_sync", "fold_up"),
 ];
+/// The shuffle from a lane of a number, as a wait of its own alone.
+const INDEXED: (&str, &str) = ("__shfl_sync", "fold_indexed");
 /// The functions to combine two values.
 const FUNCTIONS: [&str; 8] =
     ["fmaxf", "fminf", "fmax", "fmin", "max", "min", "greater_replay", "less_replay"];
@@ -63,7 +65,7 @@ pub(super) struct ShuffleReduction<'r> {
     /// One of its steps; the others differ in their distances alone.
     step: ShuffleStep,
     /// The variables behind the steps: other threads must not change one.
-    variables: Vec<&'r str>,
+    pub variables: Vec<&'r str>,
 }
 
 /// The shuffles in a function.
@@ -76,14 +78,16 @@ pub(super) struct Shuffles<'r> {
 }
 
 impl<'r> Shuffles<'r> {
-    /// The shuffles in the function `item`.
+    /// The shuffles in the function `item`; with `singles`, one alone counts as a chain, and so does `x = shuffle(x)`.
     pub(super) fn find_shuffle_reductions(
         source: &'r Source<'r>,
         tokens: &'r Tokens,
         facts: &'r Facts,
         item: &'r Item,
+        singles: bool,
     ) -> Shuffles<'r> {
-        let mut reader = ShuffleReader { source, tokens, facts, item, variables: Vec::new() };
+        let variables = Vec::new();
+        let mut reader = ShuffleReader { source, tokens, facts, item, singles, variables };
         let mut shuffles = Shuffles::default();
         let mut at = item.body.start + 1;
         while at + 1 < item.body.end {
@@ -243,11 +247,64 @@ impl ShuffleReduction<'_> {
         )
     }
 
+    /// Its mask and its width.
+    pub(super) fn lanes(&self) -> [Range<usize>; 2] {
+        let mask = self.step.mask.clone();
+        [mask, self.step.width.clone().unwrap_or(0..0)]
+    }
+
+    /// The distance of its only shuffle; none for a chain.
+    pub(super) fn only_distance(&self) -> Option<Range<usize>> {
+        let is_single = self.steps.matches("replay_steps.add").count() == 1;
+        (is_single && !self.steps.starts_with("for")).then(|| self.step.distance.clone())
+    }
+
+    /// The code for a whole warp where each lane has its own distance; `distances` fills an array of them.
+    pub(super) fn for_lanes(
+        &self,
+        source: &Source,
+        tokens: &Tokens,
+        [type_name, values, others, distances]: [&str; 4],
+    ) -> String {
+        let ReductionText { kind, combine, mask, width, .. } = self.written(source, tokens);
+        format!(
+            "{{ const int replay_width = {width}; \
+             if (!::replay_rt::is_whole_warp({mask}, replay_width)) {others} \
+             unsigned replay_distances[32]; {distances} \
+             ::replay_rt::warp_steps<::replay_rt::{kind}, ::replay_rt::{combine}, {type_name}>\
+             ({values}, replay_width).take(replay_distances); }} "
+        )
+    }
+
+    /// The fold for the lanes of one warp at once: their values are those of `type_name` at `values`. Where it is none for
+    /// all of them, `others` runs.
+    pub(super) fn for_warp(
+        &self,
+        source: &Source,
+        tokens: &Tokens,
+        type_name: &str,
+        values: &str,
+        others: &str,
+    ) -> String {
+        let ReductionText { collected, kind, combine, mask, width, .. } =
+            self.written(source, tokens);
+        // All steps are known to the compiler, if they are numbers.
+        let unroll = if collected.starts_with("for") { "_Pragma(\"GCC unroll 8\") " } else { "" };
+        format!(
+            "{{ const int replay_width = {width}; \
+             if (!::replay_rt::is_whole_warp({mask}, replay_width)) {others} \
+             ::replay_rt::warp_steps<::replay_rt::{kind}, ::replay_rt::{combine}, {type_name}> \
+             replay_steps({values}, replay_width); {unroll}{collected} }} "
+        )
+    }
+
     fn written<'w>(&'w self, source: &'w Source, tokens: &Tokens) -> ReductionText<'w> {
         let text = source.text;
         let shuffle = tokens[self.step.shuffle].text(text);
         let width = self.step.width.clone();
-        let kind = SHUFFLES.iter().find(|(name, _)| *name == shuffle).map_or("", |(_, kind)| *kind);
+        let kinds = SHUFFLES.iter().chain([&INDEXED]);
+        let kind = kinds.into_iter().find(|(name, _)| *name == shuffle);
+        let kind = kind.map_or("", |(_, kind)| *kind);
         let types: Vec<String> =
             self.variables.iter().map(|name| format!("decltype({name})")).collect();
         ReductionText {
@@ -268,6 +325,8 @@ struct ShuffleReader<'r> {
     tokens: &'r Tokens,
     facts: &'r Facts,
     item: &'r Item,
+    /// Whether a shuffle alone counts as a chain.
+    singles: bool,
     /// The variables behind the steps: other threads must not change one.
     variables: Vec<&'r str>,
 }
@@ -328,6 +387,9 @@ impl<'r> ShuffleReader<'r> {
             return Err(NoFold::refused(shuffle, ShuffleReason::LoopVariable(variable.to_owned())));
         }
         let head = self.folded(head);
+        if self.word(shuffle) == INDEXED.0 {
+            return Err(NoFold::refused(shuffle, ShuffleReason::NotCombined));
+        }
         let steps = format!("for ({head}) replay_steps.add({distance});");
         Ok((at..end, steps, step))
     }
@@ -384,13 +446,18 @@ impl<'r> ShuffleReader<'r> {
             if !self.same(&first, &next) || self.constant(distance.clone(), "").is_none() {
                 break;
             }
-            steps += &format!("replay_steps.add({}); ", self.folded(distance));
+            let distance = self.folded(distance);
+            steps += &if self.word(first.shuffle) == INDEXED.0 {
+                format!("replay_steps.add(({distance}) & 31); ")
+            } else {
+                format!("replay_steps.add({distance}); ")
+            };
             (end, count) = (next.tokens.end, count + 1);
         }
         let variable = self.word(first.variable);
         let why = match count {
             0 => ShuffleReason::Distance(self.folded(first.distance.clone())),
-            1 => ShuffleReason::Single,
+            1 if !self.singles => ShuffleReason::Single,
             _ if self.variables.contains(&variable) => {
                 ShuffleReason::LoopVariable(variable.to_owned())
             }
@@ -481,6 +548,9 @@ impl<'r> ShuffleReader<'r> {
             return Some((token_index + 2, format!("by_{combine}"), self.call(token_index + 2)?));
         }
         if let Some(call_end) = self.call(token_index) {
+            if self.singles && self.is_spelled_at(call_end, ";") {
+                return Some((token_index, "by_take".to_owned(), call_end));
+            }
             let combine = self.combining_operator(call_end)?;
             let swapped = format!("swapped<::replay_rt::by_{combine}>");
             return self.is_spelled_at(call_end + 1, name).then_some((
@@ -516,8 +586,9 @@ impl<'r> ShuffleReader<'r> {
     /// The index after the call of a shuffle at `token_index`.
     fn call(&self, token_index: usize) -> Option<usize> {
         let name = self.word(token_index);
-        let is_shuffle =
-            SHUFFLES.iter().any(|(shuffle, _)| *shuffle == name) && self.is_builtin(name);
+        let is_known = SHUFFLES.iter().any(|(shuffle, _)| *shuffle == name)
+            || self.singles && name == INDEXED.0;
+        let is_shuffle = is_known && self.is_builtin(name);
         self.tokens
             .skip_group(token_index + 1)
             .filter(|_| is_shuffle && self.is_spelled_at(token_index + 1, "("))

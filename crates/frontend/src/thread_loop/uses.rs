@@ -17,7 +17,7 @@ pub(super) enum Use {
 }
 
 /// Functions of CUDA and C: they take their arguments by value, or do not keep them.
-const BY_VALUE: [&str; 61] = [
+const BY_VALUE: [&str; 64] = [
     "abs",
     "ceil",
     "ceilf",
@@ -68,6 +68,8 @@ const BY_VALUE: [&str; 61] = [
     "printf",
     "__ldg",
     "__ldcs",
+    "__stcs",
+    "__stcg",
     "__expf",
     "__logf",
     "__fdividef",
@@ -76,6 +78,7 @@ const BY_VALUE: [&str; 61] = [
     "__float2half",
     "__popc",
     "__saturatef",
+    "__shfl_sync",
     "__shfl_xor_sync",
     "__shfl_down_sync",
     "__shfl_up_sync",
@@ -95,6 +98,14 @@ pub(super) fn classify_variable_use(
     token_index: usize,
 ) -> Use {
     Mention { text, tokens, facts }.judge(token_index)
+}
+
+/// Whether `word` in front of parentheses is a function of the headers that does nothing but return a value, or no
+/// function.
+pub(super) fn is_value_function(facts: &Facts, word: &str) -> bool {
+    let is_effect = ["printf", "__st", "__shfl"].iter().any(|prefix| word.starts_with(prefix));
+    let is_pure = BY_VALUE.contains(&word) && !is_effect;
+    KEYWORDS.contains(&word) || is_pure && !facts.is_defined(word) && !facts.is_macro(word)
 }
 
 /// Judges the effect of the mention at token `token_index` on the elements of an object and of its members.
@@ -257,9 +268,20 @@ impl Mention<'_> {
         }
     }
 
+    /// Whether the bracket at `open` is that of `static_cast<T>(x)` to a value.
+    fn is_value_cast(&self, open: usize) -> bool {
+        let mut words = (0..open).rev().map(|at| self.word(Some(at)));
+        words.next() == Some(">")
+            && words.find(|word| matches!(*word, "static_cast" | "&" | ";" | "(" | "{"))
+                == Some("static_cast")
+    }
+
     /// The whole of one argument, or of a pair of parentheses.
     fn argument(&self, token_index: usize) -> Use {
         let Some(open_bracket) = self.bracket(token_index) else { return Use::Escape };
+        if self.is_value_cast(open_bracket) {
+            return Use::Read;
+        }
         let callee = self.word(open_bracket.checked_sub(1));
         // Another scope's function of this name may be another function.
         let qualified = self.word(open_bracket.checked_sub(2)) == "::";

@@ -102,6 +102,7 @@ struct replay_block_threads {
   char* scratch;                  // memory for the kernel's own use, aligned to 256 bytes
   const struct replay_block_thread* threads;  // in their running order
   uint32_t count;
+  uint32_t in_order;              // whether each stands at the position of its linear index
 };
 
 /// The threads with the turn, in a kernel that runs a block in turns: `count` from `position` on, in
@@ -150,7 +151,7 @@ struct replay_abi {
   // As `whole_block` for a kernel with waits for lanes of a warp: it runs the threads with the turn, and reports each wait.
   // A report covers `count` threads from `position` on. `next` receives the next turn; without it the thread behind
   // them goes on.
-  void (*block_turns)(size_t frame_bytes, struct replay_block_threads* threads, struct replay_turn* next);
+  void (*block_turns)(size_t frame_bytes, size_t scratch_bytes, struct replay_block_threads* threads, struct replay_turn* next);
   void (*turn_barrier)(uint32_t position, uint32_t count, struct replay_site site, struct replay_turn* next);
   void (*turn_fold)(const struct replay_fold_wait* wait, struct replay_turn* next);
   void (*turn_yield)(uint32_t position, struct replay_turn* next);

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "replay/folds.h"
+#include "replay/regions.h"
 #include "replay/thread.h"
 
 namespace replay_rt {
@@ -49,10 +50,13 @@ class fold_part {
 template <class Frame>
 class block_turns {
  public:
-  explicit block_turns(const replay_site* barriers) : barriers_(barriers) {
+  block_turns(const replay_site* barriers, size_t scratch_bytes) : barriers_(barriers) {
     replay_block_threads threads;
-    abi->block_turns(sizeof(Frame) + sizeof(arguments), &threads, &turn_);
+    abi->block_turns(sizeof(Frame) + sizeof(arguments), scratch_bytes, &threads, &turn_);
     threads_ = threads.threads;
+    count_of_threads_ = threads.count;
+    in_order_ = threads.in_order;
+    scratch_ = threads.scratch;
     frames_ = static_cast<Frame*>(threads.frames);
     arguments_ = reinterpret_cast<char*>(frames_ + threads.count);
     for (uint32_t t = 0; t < threads.count; t++) frames_[t].replay_at = 0;
@@ -68,6 +72,19 @@ class block_turns {
     threadIdx = uint3{thread.index[0], thread.index[1], thread.index[2]};
     block.linear_thread = thread.linear;
     return frames_ + at_position_;
+  }
+
+  // For regions, see replay/regions.h.
+  /// Whether threads stand in the order of their indices; with `warps`, in whole warps.
+  bool is_in_order(bool warps) const { return in_order_ && !(warps && count_of_threads_ % 32 != 0); }
+  uint32_t count() const { return count_of_threads_; }
+  const replay_block_thread* threads() const { return threads_; }
+  Frame* frames() const { return frames_; }
+  char* scratch() const { return scratch_; }
+  /// All threads have ended.
+  void finish() {
+    block.running = nullptr;
+    abi->turn_end(0, count_of_threads_, &turn_);
   }
 
   /// Where the running thread goes on: its wait's number, or 0 at the start.
@@ -226,6 +243,9 @@ class block_turns {
   const replay_site* barriers_;
   const replay_block_thread* threads_;
   Frame* frames_;
+  uint32_t count_of_threads_;
+  bool in_order_;
+  char* scratch_;
   // `arguments` of each thread.
   char* arguments_;
   // The running thread, and the end of its successors.

@@ -62,6 +62,11 @@ struct fold_up {
   static uint32_t source(uint32_t lane, uint32_t by, int width) { return shuffle_up(lane, by, width); }
 };
 
+/// From the lane of a number.
+struct fold_indexed {
+  static uint32_t source(uint32_t lane, uint32_t from, int width) { return shuffle_indexed(lane, (int)from, width); }
+};
+
 // How a lane combines its value with the one it reads: `x OP= y`, `x = x OP y`, `x = F(x, y)`.
 #define REPLAY_COMBINE(name, statement)                      \
   struct by_##name {                                         \
@@ -73,6 +78,7 @@ REPLAY_COMBINE(multiply_to, x *= y)
 REPLAY_COMBINE(and_to, x &= y)
 REPLAY_COMBINE(or_to, x |= y)
 REPLAY_COMBINE(xor_to, x ^= y)
+REPLAY_COMBINE(take, x = y)
 REPLAY_COMBINE(add, x = x + y)
 REPLAY_COMBINE(multiply, x = x * y)
 REPLAY_COMBINE(fmaxf, x = ::fmaxf(x, y))
@@ -121,6 +127,10 @@ template <uint32_t By, class T>
 inline void read_lanes(fold_up, const T* own, T* other, int width) {
   __builtin_memcpy(other + By, own, (32 - By) * sizeof(T));
   for (uint32_t first = 0; first < 32; first += width) __builtin_memcpy(other + first, own + first, By * sizeof(T));
+}
+template <uint32_t From, class T>
+inline void read_lanes(fold_indexed, const T* own, T* other, int width) {
+  for (uint32_t lane = 0; lane < 32; lane++) other[lane] = own[shuffle_indexed(lane, (int)From, width)];
 }
 template <class Kind, class T>
 inline void read_lanes_at(const T* own, T* other, uint32_t by, int width) {

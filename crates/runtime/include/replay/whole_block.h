@@ -6,6 +6,7 @@
 #pragma once
 
 #include "replay/abi.h"
+#include "replay/regions.h"
 #include "replay/thread.h"
 #include "vector_types.h"
 
@@ -35,6 +36,7 @@ class whole_block {
     replay_block_threads threads;
     abi->whole_block(sizeof(Frame), scratch_bytes, &threads);
     scratch_ = threads.scratch;
+    in_order_ = threads.in_order;
     thread_ = threads_ = threads.threads;
     frames_ = frame_ = static_cast<Frame*>(threads.frames);
     end_ = frames_ + threads.count;
@@ -108,6 +110,16 @@ class whole_block {
   /// Memory for the kernel's own use.
   char* scratch() const { return scratch_; }
 
+  // For regions, see replay/regions.h.
+  /// Whether threads stand in the order of their indices; with `warps`, in whole warps.
+  bool is_in_order(bool warps) const { return in_order_ && !(warps && count() % 32 != 0); }
+  /// The threads of the block.
+  uint32_t count() const { return end_ - frames_; }
+  const replay_block_thread* threads() const { return threads_; }
+  Frame* frames() const { return frames_; }
+  /// All threads have ended.
+  static void finish() { block.running = nullptr; }
+
   /// The thread of `frame` waits at barrier `at`, from 1, until all live threads do.
   __attribute__((always_inline)) void wait(Frame& frame, uint32_t at) {
     frame.replay_at = at;
@@ -123,9 +135,6 @@ class whole_block {
 
  private:
   static constexpr uint32_t ended = 0xffffffffu;
-
-  /// The threads of the block.
-  uint32_t count() const { return end_ - frames_; }
 
   /// Whether the running thread is the first of the block, and all threads of it wait together.
   __attribute__((always_inline)) bool leads() const { return together_ && frame_ == frames_ + 1; }
@@ -171,6 +180,7 @@ class whole_block {
 
   const replay_site* barriers_;
   char* scratch_;
+  bool in_order_;
   const replay_block_thread* threads_;
   Frame* frames_;
   Frame* end_;

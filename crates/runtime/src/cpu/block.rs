@@ -693,6 +693,7 @@ impl BlockRunner {
             scratch: std::ptr::null_mut(),
             threads: threads.as_ptr(),
             count: threads.len() as u32,
+            in_order: 0,
         }
     }
 
@@ -727,6 +728,8 @@ impl BlockRunner {
         };
         let count = self.launch.thread_count as u32;
         let scratch = frames.wrapping_byte_add(bytes);
-        BlockThreads { frames, scratch, threads: self.launch.tables.block_threads.as_ptr(), count }
+        let tables = &self.launch.tables;
+        let in_order = u32::from(tables.is_linear);
+        BlockThreads { frames, scratch, threads: tables.block_threads.as_ptr(), count, in_order }
     }
 }

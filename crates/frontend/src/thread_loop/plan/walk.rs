@@ -32,7 +32,7 @@ impl Planner<'_> {
     }
 
     /// A statement, perhaps with barriers in it.
-    fn statement(
+    pub(super) fn statement(
         &mut self,
         statement: &KernelStatement,
         loops: &mut Vec<Range<usize>>,
@@ -78,14 +78,14 @@ impl Planner<'_> {
         Ok(())
     }
 
-    fn declares_in(&self, head: Range<usize>) -> bool {
+    pub(super) fn declares_in(&self, head: Range<usize>) -> bool {
         let semicolon = head.clone().any(|token_index| self.is_spelled_at(token_index, ";"));
         semicolon
             || !matches!(parse_declaration(self.text, self.tokens, head), DeclarationKind::Nothing)
     }
 
     /// The head of a loop with barriers.
-    fn loop_head(
+    pub(super) fn loop_head(
         &mut self,
         statement: Range<usize>,
         head: Range<usize>,
@@ -126,7 +126,7 @@ impl Planner<'_> {
     }
 
     /// A simple statement. A jump to a barrier passes it by.
-    fn simple(
+    pub(super) fn simple(
         &mut self,
         statement: &KernelStatement,
         scope: &Range<usize>,
@@ -162,7 +162,7 @@ impl Planner<'_> {
         }
     }
 
-    fn barrier(
+    pub(super) fn barrier(
         &mut self,
         tokens: Range<usize>,
         loops: &[Range<usize>],
@@ -175,9 +175,23 @@ impl Planner<'_> {
         } else {
             tokens.start
         };
+        let kept = self.kept_from(crossing_start, loops)?;
+        self.plan.barriers.push(YieldPoint { tokens, kept, arguments, check: None });
+        Ok(())
+    }
+
+    /// The variables in locals whose values are needed from token `crossing_start` on, inside `loops`.
+    pub(super) fn kept_from(
+        &mut self,
+        crossing_start: usize,
+        loops: &[Range<usize>],
+    ) -> Result<Vec<usize>, StackRefusal> {
         let mut kept = Vec::new();
         for &index in &self.visible {
             let variable = &self.plan.variables[index];
+            if variable.scope.end <= crossing_start {
+                continue;
+            }
             let range_after = crossing_start..variable.scope.end;
             let mut is_needed = self.is_mentioned(&variable.name, range_after);
             for loop_range in loops {
@@ -199,13 +213,13 @@ impl Planner<'_> {
             let same_named = self
                 .visible
                 .iter()
-                .filter(|&&other_index| self.plan.variables[other_index].name == *name);
+                .map(|&other_index| &self.plan.variables[other_index])
+                .filter(|other| other.name == *name && other.scope.end > crossing_start);
             if same_named.count() != 1 {
                 return Err(refuse_ambiguous_name(name, self.plan.variables[index].scope.start));
             }
         }
         kept.retain(|&index| self.plan.variables[index].home != VariableHome::Frame);
-        self.plan.barriers.push(YieldPoint { tokens, kept, arguments });
-        Ok(())
+        Ok(kept)
     }
 }

@@ -14,9 +14,9 @@ use crate::cpu::fiber::switch;
 use crate::cpu::warp::{LANES, WarpReduction};
 
 impl BlockRunner {
-    fn begin_turns(&mut self, frame_bytes: usize) -> BlockThreads {
+    fn begin_turns(&mut self, frame_bytes: usize, scratch_bytes: usize) -> BlockThreads {
         self.form = BlockForm::Turns;
-        self.block_threads(frame_bytes, 0)
+        self.block_threads(frame_bytes, scratch_bytes)
     }
 
     /// The turn of the thread at `position` and of the ready threads behind it.
@@ -98,12 +98,13 @@ impl BlockRunner {
 /// Must be called from the first thread of a running block, before it has waited for others.
 pub(crate) unsafe extern "C" fn block_turns(
     frame_bytes: usize,
+    scratch_bytes: usize,
     threads: *mut BlockThreads,
     next: *mut WarpTurn,
 ) {
     // SAFETY: passed on to the caller; both are variables of it.
     unsafe {
-        *threads = current_runner().begin_turns(frame_bytes);
+        *threads = current_runner().begin_turns(frame_bytes, scratch_bytes);
         *next = current_runner().turn_of(0);
     }
 }
