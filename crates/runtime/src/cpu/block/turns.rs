@@ -181,6 +181,12 @@ pub(crate) unsafe extern "C" fn turn_end(position: u32, count: u32, next: *mut W
     // SAFETY: passed on to the caller; `next` is a variable of it, or null.
     unsafe {
         let runner = current_runner();
+        if count == runner.schedule.live_count && !next.is_null() {
+            // All threads of the block, and no other waits for one.
+            runner.schedule.live_count = 0;
+            *next = runner.no_turn();
+            return;
+        }
         for position in position..position + count {
             runner.schedule.begin_turn(position as usize);
             runner.leave(position as usize);
