@@ -429,3 +429,34 @@ def test_nothing_is_asked_of_a_module_while_no_step_is_captured(
         pass
     with capture.step("fixtures/step{step}", step=2, when=capture.every(2)):
         model(torch.randn(2, 3))
+
+
+@pytest.mark.parametrize("when", [capture.every(1), capture.crash() | capture.spike("x", 2)])
+@pytest.mark.parametrize("budget", range(500, 6000, 250))
+def test_what_is_written_of_a_step_keeps_its_budget_and_belongs_to_a_part(
+    when: Any, budget: int
+) -> None:
+    class Wide(nn.Module):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            return x.repeat(1, 9)
+
+    model = nn.Sequential(nn.Linear(4, 4), Wide(), nn.Linear(36, 4), nn.Tanh())
+    capture.model(model, leaves=True)
+    with (
+        pytest.raises(ZeroDivisionError),
+        capture.step("fixtures/step0", step=0, max_bytes=budget, when=when),
+    ):
+        model(torch.randn(3, 4)).square().sum().backward()
+        raise ZeroDivisionError
+    found = order()
+    stored = tensors.read("fixtures/step0/tensors.safetensors")
+    assert sum(one.data.nbytes for one in stored.values()) <= budget
+    names: set[str] = set()
+    for folder in folders(found):
+        told = manifest(folder)
+        files = [*told["files"], told["captured"]]
+        names |= {name for file in files for name in file.get("names", {}).values()}
+    assert names == set(stored)
+    # What has no part, or one without its gradients, is named.
+    whole = {part["module"] for part in found["parts"] if part["gradients"]}
+    assert set(reasons(found)) == {"0", "1", "2", "3"} - whole

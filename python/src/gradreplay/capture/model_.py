@@ -228,19 +228,48 @@ class _PartCall(torch_.Call):
     def close(self) -> None:
         """Lets nothing more in."""
         self.misses_gradient = close_record(self.record)
+        if not self.record.gradient_names:
+            self._forget_gradients()
+
+    def _delay(self, error: Exception) -> None:
+        self._refuse_gradients(error)
+        super()._delay(error)
+
+    def _refuse_gradients(self, error: Exception) -> None:
+        """Leaves all gradients of the call out: some alone would be taken for all."""
+        self._forget_gradients()
+        self.record.differentiable = ()
+        self.record.gradient_names = {}
+        self.whole.leave_out_gradients(self.path, error)
+
+    def _forget_gradients(self) -> None:
+        record = self.record
+        for name in record.upstream_names.values():
+            self.inputs.pop(name, None)
+        results = record.outputs or {}
+        self.outputs = {name: one for name, one in self.outputs.items() if name in results}
+        record.upstream, record.gradients = {}, {}
 
     def _check_size(self, arrays: Mapping[str, Any]) -> None:
         self.whole.check_room([(array, host.take(name, array)) for name, array in arrays.items()])
 
     def _keep(self, group: dict[str, Taken], name: str, value: Any) -> None:
         taken = host.take(name, value)
-        stored = self.whole.add(value.detach(), taken)
-        known = self.record.gradient_names.get(name, name)
-        self.outputs[known if group is self.record.gradients else name] = stored
+        if group is self.record.gradients:
+            known = self.record.gradient_names.get(name)
+            if known is None:
+                return
+            self.whole.check_room([(value.detach(), taken)])
+        else:
+            known = name
+        self.outputs[known] = self.whole.add(value.detach(), taken)
         group[name] = host.without_elements(taken)
 
     def _keep_upstream(self, name: str, gradient: Any) -> None:
+        if name not in self.record.differentiable:
+            return
         taken = host.take(name, gradient)
+        self.whole.check_room([(gradient, taken)])
         self.inputs[self.record.upstream_names[name]] = self.whole.add(gradient, taken)
         self.record.upstream[name] = host.without_elements(taken)
 

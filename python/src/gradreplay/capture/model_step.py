@@ -145,6 +145,10 @@ class ModelStep:
         if strict:
             raise error
 
+    def leave_out_gradients(self, path: str, error: Exception) -> None:
+        """Notes why a call of a module is captured without its gradients."""
+        self.left_out.setdefault(path, f"its gradients are left out: {_first_line(error)}")
+
     def add(self, value: Any, taken: Taken) -> str:
         """The name of a tensor in the pool."""
         return self._pool.add(value, taken, looks=self.step.looks)
@@ -199,7 +203,10 @@ class ModelStep:
             why = list_some(reasons, 2) or "no chosen module was called"
             raise CaptureError(f"nothing of `{self.name}` is captured: {why}")
         try:
-            self._pool.finish(self._folder)
+            used = {
+                name for call in calls for name in (*call.inputs.values(), *call.outputs.values())
+            }
+            self._pool.finish(self._folder, used)
             parts = self._parts(calls)
             harness = _place_harness(self.base, self.name, parts, self.preamble())
             files = {

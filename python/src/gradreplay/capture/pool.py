@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import threading
 import zlib
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -101,11 +101,19 @@ class Pool:
         assert self._staged is not None
         return self._staged.holds(taken.place, data)
 
-    def finish(self, folder: Callable[[], Path]) -> None:
-        """Has all tensors in their file.
+    def finish(self, folder: Callable[[], Path], used: Collection[str]) -> None:
+        """Has the tensors that are used in their file, and no others.
 
         Raises :class:`TensorFileError` if they cannot be written."""
         file = self._file(folder)
+        unused = [name for name in self._pooled if name not in used]
+        for name in unused:
+            del self._pooled[name]
+        staged = {name: one.taken.place for name, one in self._pooled.items() if one.taken.place}
+        if unused and self._folder is not None:
+            for name, place in file.close_gaps(staged).items():
+                pooled = self._pooled[name]
+                pooled.taken = replace(pooled.taken, place=place)
         places: dict[str, Place] = {}
         content: dict[str, Tensor] = {}
         metadata: dict[str, str] = {}

@@ -88,6 +88,34 @@ class Staged:
         with disk.opened(self._beside, os.O_RDONLY) as file:
             return file_holds(file, self._room + start, data)
 
+    def close_gaps(self, places: Mapping[str, Place]) -> dict[str, Place]:
+        """Moves elements to where others lie that are no longer wanted, and returns their places.
+
+        Raises :class:`TensorFileError` if it cannot."""
+        if self._broken:
+            return dict(places)
+        moved: dict[str, Place] = {}
+        end = 0
+        try:
+            with disk.opened(self._beside, os.O_RDWR) as file:
+                for name, (start, stop) in sorted(places.items(), key=lambda one: one[1]):
+                    moved[name] = end, end + stop - start
+                    self._move(file, start, stop, end)
+                    end += stop - start
+        except OSError as error:
+            self._broken = True
+            self.discard()
+            raise self._failed(error) from error
+        self._end = end
+        return moved
+
+    def _move(self, file: int, start: int, stop: int, to: int) -> None:
+        while start < stop and start != to:
+            piece = os.pread(file, min(_STRETCH, stop - start), self._room + start)
+            os.lseek(file, self._room + to, os.SEEK_SET)
+            disk.write(file, [piece])
+            start, to = start + len(piece), to + len(piece)
+
     def finish(
         self,
         content: Mapping[str, Tensor],
