@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
 import resource
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -429,6 +432,119 @@ def test_nothing_is_asked_of_a_module_while_no_step_is_captured(
         pass
     with capture.step("fixtures/step{step}", step=2, when=capture.every(2)):
         model(torch.randn(2, 3))
+
+
+class Adding(nn.Module):  # type: ignore[misc]
+    def forward(self, x: Any, y: Any) -> Any:
+        bent = x * 2 + 1
+        x += y * bent
+        return x
+
+
+class Tripling(nn.Module):  # type: ignore[misc]
+    def forward(self, x: Any) -> Any:
+        return x.mul_(3)
+
+
+class Changed(nn.Module):  # type: ignore[misc]
+    """Changes views, what is no view, a part of a tensor and what is read before and afterwards."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(5, 6), nn.Linear(6, 5)
+        self.tripling, self.adding = Tripling(), Adding()
+
+    def forward(self, x: Any) -> Any:
+        x = self.first(x)
+        before = torch.sigmoid(x)
+        x = self.adding(x, before)
+        self.tripling(x[..., ::2])
+        x.mul_(3)
+        return self.last(x * before)
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (2, 3, 5)], ids=["no view", "a view"])
+def test_gradients_around_what_is_changed_in_place_are_those_of_another_computation(
+    shape: tuple[int, ...],
+) -> None:
+    torch.manual_seed(5)
+    model = Changed()
+    x = torch.randn(*shape)
+    plain = run(model, x)
+    capture.model(model)
+    model.zero_grad()
+    captured = run(model, x, strict=True)
+    assert all(map(torch.equal, plain, captured))
+    found = order()
+    assert folders(found) == ["model", "first", "adding", "tripling", "last"]
+    assert all(part["reached"] for part in found["parts"])
+    stored = tensors.read("fixtures/step0/tensors.safetensors")
+
+    # The same computation without a change in place, of leaves.
+    first = (x @ model.first.weight.T + model.first.bias).detach().requires_grad_()
+    gate = torch.sigmoid(first)
+    gate.retain_grad()
+    into = first.clone()
+    into.retain_grad()
+    added = into + gate * (into * 2 + 1)
+    added.retain_grad()
+    part = added[..., ::2].clone()
+    part.retain_grad()
+    tripled = part * 3
+    tripled.retain_grad()
+    whole = torch.stack([tripled, added[..., 1::2]], -1).flatten(-2) * 3
+    model.last(whole * gate).square().sum().backward()
+    wanted = {
+        ("first", "grad_out"): first.grad,
+        ("adding", "grad_x"): into.grad,
+        ("adding", "grad_out"): added.grad,
+        ("tripling", "grad_x"): part.grad,
+        ("tripling", "grad_out"): tripled.grad,
+    }
+    for (folder, name), gradient in wanted.items():
+        told = manifest(folder)
+        known = told["files"][0]["names"] | told["captured"]["names"]
+        value = torch.from_numpy(stored[known[name]].array().copy())
+        torch.testing.assert_close(value, gradient, msg=f"{name} of {folder}")
+
+
+def test_a_view_that_is_changed_after_its_module_has_no_gradients_and_is_told() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.Identity(), nn.ReLU(inplace=True))
+    capture.model(model)
+    run(model, torch.randn(2, 3, 4))
+    found = order()
+    parts = {part["folder"]: part for part in found["parts"]}
+    assert parts["1"]["gradients"] == []
+    assert reasons(found)["1"] == (
+        "its gradients are left out: `out` is a view of an input, and was changed in place after the call"
+    )
+    assert parts["0"]["gradients"] == ["grad_weight", "grad_bias"] and parts["0"]["reached"]
+
+
+@pytest.mark.timeout(300)
+def test_modules_that_change_their_inputs_in_place_are_replayed(
+    replay: str, tmp_path: Path
+) -> None:
+    training = """
+import torch
+from torch import nn
+from gradreplay import capture
+
+torch.manual_seed(0)
+model = capture.model(
+    nn.Sequential(nn.Linear(4, 4), nn.ReLU(inplace=True), nn.Linear(4, 4), nn.SiLU(inplace=True))
+)
+with capture.step("fixtures/step0", step=0, when=capture.every(1), strict=True):
+    model(torch.randn(2, 3, 4)).square().sum().backward()
+"""
+    package = str(Path(capture.__file__).parents[2])
+    variables = os.environ | {"PYTHONPATH": package, "REPLAY_CACHE_DIR": str(tmp_path / "cache")}
+    Path("train.py").write_text(training)
+    subprocess.run((sys.executable, "train.py"), env=variables, check=True, timeout=100)
+    words = (replay, "step", "fixtures/step0", "--format", "json", "--gradients", "quick")
+    words += ("--module", "0", "--module", "1", "--module", "2", "--module", "3")
+    told = subprocess.run(words, env=variables, capture_output=True, timeout=200)
+    assert told.returncode == 0, told.stdout.decode() + told.stderr.decode()
 
 
 @pytest.mark.parametrize("when", [capture.every(1), capture.crash() | capture.spike("x", 2)])

@@ -227,6 +227,12 @@ class _PartCall(torch_.Call):
 
     def close(self) -> None:
         """Lets nothing more in."""
+        lost = self.lost()
+        if lost is not None:
+            problem = f"`{lost}` is a view of an input, and was changed in place after the call"
+            self._refuse_gradients(CaptureError(problem))
+        self._fragile.clear()
+        self._aliases.clear()
         self.misses_gradient = close_record(self.record)
         if not self.record.gradient_names:
             self._forget_gradients()

@@ -58,6 +58,8 @@ class Record:
     # Parts of the script that depend on the call, and so are part of what a harness fits.
     variant: str = ""
     result_texts: dict[str, str] = field(default_factory=dict)
+    # Inputs that the function changes in place, and whose gradients are asked for.
+    changed: tuple[str, ...] = ()
     # Known before the function has returned where it was traced, and then without elements.
     outputs: dict[str, Taken] | None = None
     returned: bool = False

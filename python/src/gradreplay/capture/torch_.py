@@ -1,7 +1,8 @@
 """Captures functions, modules and autograd functions of PyTorch.
 
 Inputs whose gradients are wanted go into the function through an alias: a view with the same memory,
-strides and offset, whose gradient is what this call alone contributes.
+strides and offset, whose gradient is what this call alone contributes. Where the alias is changed in place
+the gradient takes another way, which `inplace` follows.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 from .. import generators
 from ..signatures import signature
-from . import arguments, host
+from . import arguments, host, inplace
 from .arguments import Arguments, Names
 from .errors import CaptureError, tell
 from .host import Taken
@@ -37,6 +38,9 @@ class Call:
         self.given = given
         self._writes = writes
         self._versions = {name: _version(value) for name, value in given.arrays.items()}
+        self._aliases: dict[str, inplace.Alias] = {}
+        # Outputs that pass no gradient to their hooks once they are changed in place, with their versions.
+        self._fragile: dict[str, tuple[Any, int]] = {}
         self.record: Record
         # What a script says of the call.
         self.lines: Callable[[], Lines]
@@ -108,13 +112,23 @@ class Call:
         self._check_size(found.arrays)
         record.differentiable = tuple(flowing) if record.differentiated else ()
         record.result_texts = found.texts
+        record.changed = tuple(name for name in changed if name in self._aliases)
         record.name_gradients()
         outputs: dict[str, Taken] = {}
         for name, array in found.arrays.items():
             self._keep(outputs, name, array)
         record.outputs, record.returned = outputs, True
+        for alias in self._aliases.values():
+            alias.returned()
         for name in record.differentiable:
-            found.arrays[name].register_hook(functools.partial(self._flows, name))
+            array, note = found.arrays[name], functools.partial(self._flows, name)
+            if inplace.watch(array, self._aliases.values(), note):
+                self._fragile[name] = array, _version(array)
+
+    def lost(self) -> str | None:
+        """The name of an output whose gradient is not known, since it was changed in place after the call."""
+        changed = (name for name, (one, count) in self._fragile.items() if _version(one) != count)
+        return next(changed, None)
 
     def _check_size(self, arrays: Mapping[str, Any]) -> None:
         """Refuses outputs that are too large for the step."""
@@ -137,9 +151,9 @@ class Call:
     def _alias(self, torch: Any, name: str, value: Any) -> Any:
         if name not in self.record.differentiated:
             return value
-        alias = torch.ops.aten.alias.default(value)
-        alias.register_hook(functools.partial(self._arrives, name))
-        return alias
+        made = inplace.Alias(torch, value, functools.partial(self._arrives, name))
+        self._aliases[name] = made
+        return made.tensor
 
     def _is_written(self, name: str, value: Any) -> bool:
         return name in self._writes or _version(value) != self._versions[name]
@@ -314,6 +328,10 @@ def script_lines(record: Record, module: Module | None, cast: str) -> Lines:
             "call = lambda *args, **kwargs: functional_call(module, parameters, args, kwargs)"
         )
         call = f"result = call({record.text})"
+    if record.changed:
+        body.append(f"inputs = [{', '.join(record.returned_gradients())}]")
+        # What needs a gradient cannot be changed in place, but what is made of it can.
+        body += [f"{name} = {name}.clone()" for name in record.changed]
     body += [RESTORE, *([f"with {cast}:", indented(call)] if cast else [call])]
     body += results(record)
     body += _gradient_lines(record)
@@ -340,7 +358,7 @@ def _gradient_lines(record: Record) -> list[str]:
     return [
         *lines,
         "]",
-        f"inputs = [{', '.join(wanted)}]",
+        *([] if record.changed else [f"inputs = [{', '.join(wanted)}]"]),
         f"gradients = torch.autograd.grad([{of}], inputs, upstream, allow_unused=True)",
         f"names = [{names}]",
         _ZEROS if record.zeros else _REACHED,
