@@ -904,6 +904,31 @@ template <typename T> __device__ T least_of_warp_replay(T value) {
 const THREAD_RANK: &str = "(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z))";
 const THREAD_COUNT: &str = "(blockDim.x * blockDim.y * blockDim.z)";
 
+/// What a member function of a group of the whole block gives.
+fn value_of_block(name: &str) -> Option<String> {
+    let value = match name {
+        "sync" => "__syncthreads()",
+        "thread_rank" => THREAD_RANK,
+        "thread_index" => "threadIdx",
+        "group_index" => "blockIdx",
+        "group_dim" | "dim_threads" => "blockDim",
+        "size" | "num_threads" => THREAD_COUNT,
+        _ => return None,
+    };
+    Some(value.to_owned())
+}
+
+/// The same of a group of a warp.
+fn value_of_warp(name: &str) -> Option<String> {
+    match name {
+        "thread_rank" => Some(format!("({THREAD_RANK} % 32u)")),
+        "meta_group_rank" => Some(format!("({THREAD_RANK} / 32u)")),
+        "size" | "num_threads" => Some("32u".to_owned()),
+        "meta_group_size" => Some(format!("(({THREAD_COUNT} + 31u) / 32u)")),
+        _ => None,
+    }
+}
+
 /// `words` with groups of a whole block and of whole warps replaced by what they stand for; unchanged if there are other
 /// uses of them.
 fn replace_groups(words: Vec<Word>) -> Vec<Word> {
@@ -933,6 +958,40 @@ fn replace_groups(words: Vec<Word>) -> Vec<Word> {
             rest
         };
         let start = texts.len() - rest.len();
+        let value = match rest {
+            [group, ".", name, "(", ")", ..] if blocks.contains(*group) => value_of_block(name),
+            [group, ".", name, "(", ")", ..] if warps.contains(*group) => value_of_warp(name),
+            _ => None,
+        };
+        if let Some(value) = value {
+            replace(&mut out, at, &value);
+            at = start + 5;
+            continue;
+        }
+        let mut tile_types = [&["auto"][..], &["thread_block_tile", "<", "32", ">"]].into_iter();
+        if let Some(
+            [
+                warp,
+                "=",
+                "cg" | "cooperative_groups",
+                "::",
+                "tiled_partition",
+                "<",
+                "32",
+                ">",
+                "(",
+                block,
+                ")",
+                ";",
+                behind @ ..,
+            ],
+        ) = tile_types.find_map(|words| rest.strip_prefix(words))
+            && blocks.contains(*block)
+        {
+            warps.insert((*warp).to_owned());
+            at = texts.len() - behind.len();
+            continue;
+        }
         match rest {
             [
                 "thread_block" | "auto",
@@ -948,87 +1007,6 @@ fn replace_groups(words: Vec<Word>) -> Vec<Word> {
             ] => {
                 blocks.insert((*block).to_owned());
                 at = start + 9;
-            }
-            [
-                "thread_block_tile",
-                "<",
-                "32",
-                ">",
-                warp,
-                "=",
-                "cg" | "cooperative_groups",
-                "::",
-                "tiled_partition",
-                "<",
-                "32",
-                ">",
-                "(",
-                block,
-                ")",
-                ";",
-                ..,
-            ] if blocks.contains(*block) => {
-                warps.insert((*warp).to_owned());
-                at = start + 16;
-            }
-            [
-                "auto",
-                warp,
-                "=",
-                "cg" | "cooperative_groups",
-                "::",
-                "tiled_partition",
-                "<",
-                "32",
-                ">",
-                "(",
-                block,
-                ")",
-                ";",
-                ..,
-            ] if blocks.contains(*block) => {
-                warps.insert((*warp).to_owned());
-                at = start + 13;
-            }
-            [block, ".", "sync", "(", ")", ..] if blocks.contains(*block) => {
-                replace(&mut out, at, "__syncthreads()");
-                at += 5;
-            }
-            [block, ".", "thread_rank", "(", ")", ..] if blocks.contains(*block) => {
-                replace(&mut out, at, THREAD_RANK);
-                at += 5;
-            }
-            [block, ".", "thread_index", "(", ")", ..] if blocks.contains(*block) => {
-                replace(&mut out, at, "threadIdx");
-                at += 5;
-            }
-            [block, ".", "group_index", "(", ")", ..] if blocks.contains(*block) => {
-                replace(&mut out, at, "blockIdx");
-                at += 5;
-            }
-            [block, ".", "group_dim" | "dim_threads", "(", ")", ..] if blocks.contains(*block) => {
-                replace(&mut out, at, "blockDim");
-                at += 5;
-            }
-            [block, ".", "size" | "num_threads", "(", ")", ..] if blocks.contains(*block) => {
-                replace(&mut out, at, THREAD_COUNT);
-                at += 5;
-            }
-            [warp, ".", "thread_rank", "(", ")", ..] if warps.contains(*warp) => {
-                replace(&mut out, at, &format!("({THREAD_RANK} % 32u)"));
-                at += 5;
-            }
-            [warp, ".", "meta_group_rank", "(", ")", ..] if warps.contains(*warp) => {
-                replace(&mut out, at, &format!("({THREAD_RANK} / 32u)"));
-                at += 5;
-            }
-            [warp, ".", "size" | "num_threads", "(", ")", ..] if warps.contains(*warp) => {
-                replace(&mut out, at, "32u");
-                at += 5;
-            }
-            [warp, ".", "meta_group_size", "(", ")", ..] if warps.contains(*warp) => {
-                replace(&mut out, at, &format!("(({THREAD_COUNT} + 31u) / 32u)"));
-                at += 5;
             }
             ["reduce", "(", warp, ",", ..] if start > at && warps.contains(*warp) => {
                 let pieces = skip_brackets(&words, start + 1)

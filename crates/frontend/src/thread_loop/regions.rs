@@ -8,8 +8,7 @@ use std::slice;
 use super::Facts;
 use super::plan::regions::{RegionLoop, RegionNode, RegionPiece, Regions};
 use super::plan::{ThreadLoopPlan, Variable, VariableHome};
-use super::uses::Use;
-use super::uses::classify_variable_use;
+use super::uses::{Use, classify_variable_use};
 use crate::syntax::lexer::{TokenKind, Tokens, normalise_spacing};
 use crate::syntax::source::Source;
 
@@ -246,13 +245,10 @@ impl RegionWriter<'_> {
                 VariableHome::Frame if !self.is_copied(k) => {
                     write!(self.out, "replay_c{k}& {name} = replay_a.a{k}[replay_t]; ")
                 }
-                VariableHome::Frame => {
-                    write!(self.out, "replay_t{k} {name} = replay_a.a{k}[replay_t]; ")
-                }
                 VariableHome::Constant => {
                     write!(self.out, "replay_c{k} {name} = replay_a.a{k}[replay_t]; ")
                 }
-                VariableHome::Local => {
+                VariableHome::Frame | VariableHome::Local => {
                     write!(self.out, "replay_t{k} {name} = replay_a.a{k}[replay_t]; ")
                 }
             };

@@ -1,8 +1,8 @@
 // Regions: the code of a kernel between two waits, run for all threads of the block, or of a warp, one after the other.
 //
 // The front end writes them in front of a kernel in thread-loop form (replay/whole_block.h, replay/block_turns.h). What
-// lives across a wait is an array with an element a thread, so a wait costs a store and a load, and the compiler makes
-// vectors of simple regions. Where threads disagree about a condition around a wait, all go on in the other form.
+// lives across a wait is an array with an element a thread, so a wait costs a store and a load. Where threads disagree
+// about a condition around a wait, all go on in the other form.
 #pragma once
 
 #include "replay/folds.h"
